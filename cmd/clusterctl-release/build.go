@@ -32,20 +32,20 @@ func newBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [--version vX.Y.Z]",
 		Short: "Build a release from the source tree",
-		Long: `Build makes DIR/<provider label>/<version>/ of the tree that the release file describes: the
+		Long: `Build creates DIR/<provider label>/<version>/ from the tree that the release file describes: the
 components YAML (one namespace, provider labels, images of the release), metadata.yaml, the cluster
-templates and the ClusterClasses. The folder is laid out as clusterctl's local repositories are.
+templates and the ClusterClasses. The folder has the layout of clusterctl's local repositories.
 
-The release is checked first, also as an upgrade from the release before, and one with errors is not
-written. The release before is the one that --previous names. Without it, it is the highest version below
-that earlier builds left next to it in DIR/<provider label>/, for a version without a pre-release part
-one of these; a fresh DIR has none, and then the upgrade is checked by publish.
+The release is checked first, also as an upgrade from the previous release. A release with errors is not
+written. --previous names the previous release. Without it, it is the highest lower version that earlier
+builds left in DIR/<provider label>/, without pre-releases for a version that is none itself. A new
+folder has no previous release, and then publish checks the upgrade.
 
-Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
-folder before is replaced as a whole.
+The tree is not changed, and the same tree results in the same bytes. The version's folder is replaced
+as a whole.
 
 In a git repository the commit and the repository are recorded next to the files, in
-` + release.SourceFile + `, which publish makes the provenance of.`,
+` + release.SourceFile + `, from which publish creates the provenance.`,
 		Example: `  # Every provider of the tree
   clusterctl release build --version v0.1.0
 
@@ -56,12 +56,12 @@ In a git repository the commit and the repository are recorded next to the files
   # One of several, with an image that was just pushed
   clusterctl release build --version v0.1.0 --provider bootstrap-demo --image controller=ghcr.io/example/demo:v0.1.0
 
-  # With the upgrade from what users have
+  # With a check of the upgrade from the published release
   clusterctl release build --version v0.2.0 --previous https://github.com/example/cluster-api-provider-demo/releases/latest`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBuild(cmd, flags) },
 	}
-	cmd.Flags().StringVar(&flags.version, "version", "", "version of the release, e.g. v0.1.0 (default: the tag of the commit that is checked out)")
+	cmd.Flags().StringVar(&flags.version, "version", "", "version of the release, e.g. v0.1.0 (default: the tag of the checked-out commit)")
 	cmd.Flags().StringVar(&flags.config, "config", release.ConfigFile, "release file; its folder is the root of the tree")
 	cmd.Flags().StringVarP(&flags.output, "output", "o", filepath.Join("out", "release"), "folder to write the release to")
 	cmd.Flags().StringArrayVar(&flags.images, "image", nil, "image to release instead of the tree's, as NAME=REFERENCE (repeat for more)")
@@ -123,7 +123,8 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	if err := flags.gate.requireChecked(cmd, result.Releases, previous, config); err != nil {
 		return err
 	}
-	// Everything is built and checked before anything is written: a tree with a broken provider leaves no half release.
+	// All releases are built and checked before the first is written: a tree with a broken provider leaves no partial
+	// release.
 	for _, r := range result.Releases {
 		if err := publish.WriteFolder(flags.output, r); err != nil {
 			return err
@@ -133,11 +134,11 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	return nil
 }
 
-// versionOfHead returns the version that the commit which is checked out in a folder is tagged with.
+// versionOfHead returns the version in the tag of the checked-out commit of a folder.
 func versionOfHead(ctx context.Context, dir string) (string, error) {
 	tags, err := git.TagsHere(ctx, dir)
 	if err != nil {
-		return "", fmt.Errorf("no version given, and none is known from a tag: %w: give --version vX.Y.Z", err)
+		return "", fmt.Errorf("no version given, and no tag names one: %w: set --version vX.Y.Z", err)
 	}
 	versions := slices.DeleteFunc(slices.Clone(tags), func(tag string) bool {
 		_, err := release.ParseVersion(tag)
@@ -147,14 +148,14 @@ func versionOfHead(ctx context.Context, dir string) (string, error) {
 	case len(versions) == 1:
 		return versions[0], nil
 	case len(versions) > 1:
-		return "", fmt.Errorf("no version given, and the commit that is checked out has several tags with one: %s: give --version", strings.Join(versions, ", "))
+		return "", fmt.Errorf("no version given, and the checked-out commit has several version tags: %s: set --version", strings.Join(versions, ", "))
 	case len(tags) > 0:
-		return "", fmt.Errorf("no version given, and the commit that is checked out has no tag vX.Y.Z, only %s: give --version vX.Y.Z", strings.Join(tags, ", "))
+		return "", fmt.Errorf("no version given, and the checked-out commit has no tag vX.Y.Z, only %s: set --version vX.Y.Z", strings.Join(tags, ", "))
 	}
-	return "", errors.New("no version given, and the commit that is checked out has no tag: give --version vX.Y.Z, tag the commit with git tag vX.Y.Z, or fetch its tag with git fetch --tags")
+	return "", errors.New("no version given, and the checked-out commit has no tag: set --version vX.Y.Z, tag the commit with git tag vX.Y.Z, or fetch its tag with git fetch --tags")
 }
 
-// checkedOut returns what is built, or nil where git does not know it.
+// checkedOut returns the checkout of the tree, or nil if git does not know it.
 func checkedOut(cmd *cobra.Command, flags buildFlags) *git.Checkout {
 	root, rootErr := filepath.Abs(filepath.Dir(flags.config))
 	output, outputErr := filepath.Abs(flags.output)
@@ -172,12 +173,12 @@ func checkedOut(cmd *cobra.Command, flags buildFlags) *git.Checkout {
 
 func noteNotRecorded(cmd *cobra.Command, err error) {
 	if cmd.Context().Err() == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: the source is not recorded: %v; publish will make no provenance\n", err)
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the source is not recorded: %v; publish will create no provenance\n", err)
 	}
 }
 
-// recordSource records in releases what they were built from. It says already here what publish will refuse:
-// changes that are not in the commit, and files that went into the build and that git does not track.
+// recordSource records the source of releases. It warns about sources that publish will refuse: uncommitted changes,
+// and files of the build that git does not track.
 func recordSource(cmd *cobra.Command, t *tree.Tree, checkout *git.Checkout, releases []*release.Release) {
 	untracked, err := git.Untracked(cmd.Context(), t.Root(), t.FilesRead())
 	if err != nil {
@@ -186,7 +187,7 @@ func recordSource(cmd *cobra.Command, t *tree.Tree, checkout *git.Checkout, rele
 	}
 	changes := slices.Concat(checkout.Changes, untracked)
 	if n := len(changes); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has files that are not as in the commit %s (%s): publish refuses this build for servers; commit them and build again\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has files that differ from the commit %s (%s): publish refuses this build for servers; commit them and build again\n",
 			checkout.Commit, listed(changes[:min(n, 3)], n))
 	}
 	for _, r := range releases {

@@ -40,32 +40,32 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [RELEASE...]",
 		Short: "Check releases against clusterctl's rules and the provider contracts",
-		Long: `Check finds what clusterctl refuses in releases, what breaks the provider contracts, and what is known to
-fail for users later. A RELEASE is the folder of one version (<label>/<version>), a folder that contains such
-folders, or the URL of a provider, as clusterctl's configuration has it. It can be published or not.
+		Long: `Check finds defects in releases that clusterctl refuses, that break the provider contracts, or that are known
+to fail for users later. A RELEASE is the folder of one version (<label>/<version>), a folder that contains such
+folders, or the URL of a provider in the form of clusterctl's configuration. It can be published or not.
 
-With --dump or --live, it checks the owner references in a namespace of a management cluster instead:
-what ` + "`clusterctl move`" + ` would lose, and why. No contents of Secrets are read of live clusters.
+With --dump or --live, it checks the owner references in a namespace of a management cluster instead. It
+reports what ` + "`clusterctl move`" + ` would lose, and why. It never reads the contents of Secrets from live clusters.
 
-It ends with status 1 where there is a finding of the severity that --fail-on names, or a more severe one.`,
-		Example: `  # What was built
+It ends with status 1 if a finding has the severity of --fail-on or a more severe one.`,
+		Example: `  # The releases that build wrote
   clusterctl release check out/release
 
   # As annotations of a pull request
   clusterctl release check out/release --format github --fail-on warning
 
-  # As one page to look at in a browser
+  # As one page for a browser
   clusterctl release check out/release --format html > check.html
 
   # A management cluster, before it is moved
   clusterctl release check --live --kubeconfig mgmt.yaml --namespace team-a --fail-on warning
 
-  # What is a check about?
+  # Explain a check
   clusterctl release check --explain image-canonical`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runCheck(cmd, args, flags) },
 	}
-	cmd.Flags().StringVar(&flags.config, "config", "", "release file with the findings that are turned off (default: "+release.ConfigFile+", if it is there)")
-	cmd.Flags().StringVar(&flags.previous, "previous", "", "the release before, for checks of what changed")
+	cmd.Flags().StringVar(&flags.config, "config", "", "release file with the findings that are turned off (default: "+release.ConfigFile+", if it exists)")
+	cmd.Flags().StringVar(&flags.previous, "previous", "", "previous release, for checks of the upgrade")
 	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
 	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats.Names()))
 	cmd.Flags().StringVar(&flags.failOn, "fail-on", string(checks.Error), "severity to fail on: error, warning or note")
@@ -124,8 +124,8 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	return nil
 }
 
-// checkAll checks releases, or a dump or a cluster, of which it says what could not be read. There may be a
-// report with an error: that of checks which could not finish.
+// checkAll checks releases, or a dump or a cluster, and returns what it could not read there. If checks could not
+// finish, it returns both a report and an error.
 func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Report, []move.Problem, error) {
 	if flags.world.asked() {
 		return checkWorld(cmd, args, flags.world)
@@ -158,7 +158,7 @@ func listChecks(w io.Writer) error {
 	return nil
 }
 
-// readSubjects reads the releases to check, with where their files are and what else the checks need.
+// readSubjects reads the releases to check, with the folders of their files and the context of the checks.
 func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*checks.Subject, []string, error) {
 	config, err := loadSuppressions(flags.config)
 	if err != nil {
@@ -204,7 +204,7 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	return subjects, folders, nil
 }
 
-// loadSuppressions reads the release file whose suppressions hold; none is fine where none was asked for.
+// loadSuppressions reads the release file with the suppressions; a missing file is fine unless the user named it.
 func loadSuppressions(path string) (*release.Config, error) {
 	if path != "" {
 		return release.Load(path)
@@ -229,24 +229,24 @@ func configOf(config *release.Config, r *release.Release) *release.ProviderConfi
 	return nil
 }
 
-// sources tells which releases the tree of a release file is for.
+// sources knows which releases come from the tree of a release file.
 type sources struct {
 	source *checks.Source
-	// tags are all of the tree's repository, and here are those of what is checked out.
+	// tags are all tags of the tree's repository, and here are those of the checked-out commit.
 	tags, here []string
 }
 
-// newSources opens the tree of a release file, nil being none.
+// newSources opens the tree of a release file; nil means that there is no file.
 func newSources(ctx context.Context, config *release.Config) sources {
 	if config == nil {
 		return sources{}
 	}
 	t, err := tree.Open(filepath.Dir(config.Path))
 	if err != nil {
-		return sources{} // the file itself was read: its folder is not there any more
+		return sources{} // the file was read, but its folder no longer exists
 	}
 	s := sources{source: &checks.Source{Tree: t, Config: config}}
-	// Where there is no repository to ask, the tree is the only one there is.
+	// Without a repository, the tree is the only source.
 	if s.tags, err = git.Tags(ctx, t.Root()); err == nil {
 		if s.here, err = git.TagsHere(ctx, t.Root()); err != nil {
 			s.here = nil
@@ -255,8 +255,8 @@ func newSources(ctx context.Context, config *release.Config) sources {
 	return s
 }
 
-// of returns the tree if a release is made from it: one of a version that is tagged elsewhere is not,
-// and lacks what was added since.
+// of returns the tree if a release comes from it. A release whose version is tagged at another commit may lack files
+// that were added since.
 func (s sources) of(r *release.Release) *checks.Source {
 	if slices.Contains(s.tags, r.Version) && !slices.Contains(s.here, r.Version) {
 		return nil
@@ -264,7 +264,7 @@ func (s sources) of(r *release.Release) *checks.Source {
 	return s.source
 }
 
-// folderOf returns where the files of a release are that was read from a location, or "".
+// folderOf returns the folder of a release that was read from a location, or "".
 func folderOf(location string, r *release.Release) string {
 	for _, candidate := range []string{location, filepath.Join(location, r.Version), filepath.Join(location, r.Provider.Label(), r.Version)} {
 		abs, err := filepath.Abs(candidate)
@@ -278,8 +278,8 @@ func folderOf(location string, r *release.Release) string {
 	return ""
 }
 
-// runChecks checks releases concurrently. There is a report with the error where checks could not finish: it
-// has the findings of all others.
+// runChecks checks releases concurrently. If checks could not finish, it returns an error together with a report of the
+// findings of all others.
 func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string) (*report.Report, error) {
 	findings := &report.Report{Entries: make([]report.Entry, len(subjects)), Tool: toolVersion()}
 	failed := make([]error, len(subjects))
@@ -292,7 +292,7 @@ func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string
 				return fmt.Errorf("checking %s: %w", s.Release, failed[i])
 			}
 			findings.Entries[i] = report.Entry{Result: result, Folder: folders[i]}
-			subjects[i] = nil // what was read of its files is not needed any more
+			subjects[i] = nil // the content of its files is no longer needed
 			return nil
 		})
 	}

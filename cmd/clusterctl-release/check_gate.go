@@ -14,20 +14,20 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
 
-// gateFlags say how build and publish check a release before they write it.
+// gateFlags are the flags for the check of a release before build and publish write it.
 type gateFlags struct {
 	skip     bool
 	previous string
 }
 
-// addGateFlags adds the flags of the checks; byDefault says which release before is taken without --previous.
+// addGateFlags adds the flags of the checks; byDefault describes the previous release without --previous.
 func addGateFlags(cmd *cobra.Command, flags *gateFlags, byDefault string) {
-	cmd.Flags().BoolVar(&flags.skip, "skip-checks", false, "do it without checking the release first")
-	cmd.Flags().StringVar(&flags.previous, "previous", "", "the release before, from which users upgrade, or \""+publish.NoPrevious+"\" to check no upgrade (default: "+byDefault+")")
+	cmd.Flags().BoolVar(&flags.skip, "skip-checks", false, "skip the checks of the release")
+	cmd.Flags().StringVar(&flags.previous, "previous", "", "previous release, from which users upgrade, or \""+publish.NoPrevious+"\" to check no upgrade (default: "+byDefault+")")
 }
 
-// readPrevious reads the releases before with the function of a command. One that the user named has
-// to be readable; without another one the upgrade is not checked, and a warning says so.
+// readPrevious reads the previous releases with the function of a command. If the user named one, it has to be
+// readable. If a default one is unreadable, the upgrade is not checked, and a warning says so.
 func (f gateFlags) readPrevious(cmd *cobra.Command, read func() ([]*release.Release, error)) ([]*release.Release, error) {
 	if f.skip || f.previous == publish.NoPrevious {
 		return nil, nil
@@ -41,16 +41,16 @@ func (f gateFlags) readPrevious(cmd *cobra.Command, read func() ([]*release.Rele
 	case cmd.Context().Err() != nil:
 		return nil, err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "warning: the upgrade is not checked, as the release before can't be read (--previous names another one): %v\n", err)
+	fmt.Fprintf(cmd.ErrOrStderr(), "warning: the upgrade is not checked, because the previous release can't be read (set --previous to another one): %v\n", err)
 	return nil, nil
 }
 
-// requireChecked refuses releases with errors, and shows them; warnings and notes are counted. The
-// releases before are in the order of the releases, nil where there is none.
+// requireChecked refuses releases with errors, and prints them; warnings and notes are counted. The previous releases
+// are in the order of the releases, nil if there is none.
 func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*release.Release, config *release.Config) error {
 	stderr := cmd.ErrOrStderr()
 	if f.skip {
-		fmt.Fprintln(stderr, "warning: THE CHECKS ARE SKIPPED (--skip-checks): nobody knows whether clusterctl can use this release")
+		fmt.Fprintln(stderr, "warning: THE CHECKS ARE SKIPPED (--skip-checks): clusterctl may be unable to use this release")
 		return nil
 	}
 	if previous == nil {
@@ -78,15 +78,15 @@ func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*rele
 	if err := findings.Write("text", stderr); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: fix them, or turn off the findings that are right as they are in "+release.ConfigFile)
+	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: fix them, or turn off wrong findings in "+release.ConfigFile)
 	if from := upgradesWithErrors(findings, previous); len(from) > 0 {
-		fmt.Fprintf(stderr, "--previous %s goes on without the checks of the upgrade from %s: its users then meet these errors in `clusterctl upgrade apply`, which may stop when the old manager is deleted and the new one is not installed yet\n",
+		fmt.Fprintf(stderr, "--previous %s continues without the checks of the upgrade from %s: its users then get these errors from `clusterctl upgrade apply`, which may stop after the old manager is deleted and before the new one is installed\n",
 			publish.NoPrevious, strings.Join(from, " and "))
 	}
 	return &findingsError{}
 }
 
-// upgradesWithErrors names the releases before from which an upgrade has errors.
+// upgradesWithErrors names the previous releases from which an upgrade has errors.
 func upgradesWithErrors(findings *report.Report, previous []*release.Release) []string {
 	var from []string
 	for i, e := range findings.Entries {

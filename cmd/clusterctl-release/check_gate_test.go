@@ -41,7 +41,7 @@ func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 	succeed(t, "build", "--version", "v0.1.0")
 	succeed(t, "publish", "out/release", "--to", "repository")
 	renameRole(t)
-	refusal := []string{"role-ref-changed", "nothing was done", "--previous none goes on without", "the upgrade from infrastructure-demo v0.1.0", "clusterctl upgrade apply"}
+	refusal := []string{"role-ref-changed", "nothing was done", "--previous none continues without", "the upgrade from infrastructure-demo v0.1.0", "clusterctl upgrade apply"}
 	refused := func(name string, got outcome, folder string) {
 		t.Helper()
 		for _, want := range refusal {

@@ -40,7 +40,7 @@ func TestCheckAgainstTheTree(t *testing.T) {
 	wants := func(when string, found bool) {
 		t.Helper()
 		got := succeed(t, "check", "out/release")
-		for _, says := range []string{"there is no cluster-template-topology.yaml", "the tree has more/cluster-template-gpu.yaml"} {
+		for _, says := range []string{"has no cluster-template-topology.yaml", "the tree has more/cluster-template-gpu.yaml"} {
 			if strings.Contains(got, says) != found {
 				t.Errorf("%s, %q is said: %v, want %v:\n%s", when, says, !found, found, got)
 			}

@@ -11,18 +11,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
 
-// worldFlags say which dump or cluster is checked instead of releases.
+// worldFlags select a dump or a cluster that is checked instead of releases.
 type worldFlags struct {
 	dump   string
 	source sourceFlags
 }
 
 func addWorldFlags(cmd *cobra.Command, flags *worldFlags) {
-	cmd.Flags().StringVar(&flags.dump, "dump", "", "check what is in a dump of a management cluster instead: a file or folder of YAML or JSON")
+	cmd.Flags().StringVar(&flags.dump, "dump", "", "check a dump of a management cluster instead: a file or folder of YAML or JSON")
 	addLiveFlags(cmd, &flags.source)
 }
 
-// asked says whether a dump or a cluster is to be checked.
+// asked reports whether a dump or a cluster is to be checked.
 func (f worldFlags) asked() bool {
 	return f.dump != "" || f.source.live || f.source.kubeconfig != "" || f.source.context != "" || f.source.namespace != ""
 }
@@ -31,9 +31,9 @@ func (f worldFlags) asked() bool {
 func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Report, []move.Problem, error) {
 	switch {
 	case len(args) > 0:
-		return nil, nil, &usageError{err: errors.New("with --dump or --live no RELEASE is checked: leave out one of them")}
+		return nil, nil, &usageError{err: errors.New("--dump and --live check no RELEASE: remove one of them")}
 	case flags.dump != "" && flags.source.live:
-		return nil, nil, &usageError{err: errors.New("--dump and --live: use one of them")}
+		return nil, nil, &usageError{err: errors.New("--dump and --live exclude each other: use one of them")}
 	case flags.dump == "" && !flags.source.live:
 		return nil, nil, &usageError{err: errors.New("--kubeconfig, --context and --namespace are for --live or --dump")}
 	}
@@ -52,7 +52,7 @@ func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Re
 	return &report.Report{Entries: []report.Entry{{Result: result}}, Tool: toolVersion()}, world.Problems, nil
 }
 
-// incomplete prints what could not be read, and returns an error where there is something.
+// incomplete prints the problems of reading, and returns an error if there are any.
 func incomplete(cmd *cobra.Command, problems []move.Problem) error {
 	if len(problems) == 0 {
 		return nil

@@ -14,9 +14,9 @@ func newContractCommand() *cobra.Command {
 		Use:   "contract RELEASE...",
 		Short: "Fill in the contract's rules for a provider",
 		Long: `Contract prints the rules tables of the Cluster API provider contracts (InfraCluster, InfraMachine,
-InfraMachinePool, BootstrapConfig, ControlPlane, IPAM) as far as they are for a provider of this type,
-with what its CRDs have: what is mandatory and there, optional and there, or missing. Rules that no
-schema can show, such as pausing, say so.`,
+InfraMachinePool, BootstrapConfig, ControlPlane, IPAM) that apply to a provider of this type. For each
+rule, it shows whether the CRDs follow it, and whether it is mandatory or optional. Rules that a schema
+can't show, such as pausing, are marked.`,
 		Example: `  clusterctl release contract out/release/infrastructure-demo/v0.1.0
   clusterctl release contract out/release --format markdown`,
 		Args: cobra.MinimumNArgs(1),

@@ -14,24 +14,23 @@ func newDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what changed between two releases",
-		Long: `Diff shows what changed from one release of a provider to another: kinds with their schemas field by
+		Long: `Diff shows the changes from one release of a provider to another: kinds with their schemas field by
 field, variables, flavors and ClusterClasses, permissions, flags, images and webhooks, the contract and
 the release series.
 
-Changes that break users come first, marked "Breaking" or, where only users can tell, "May break"; the
-JSON report marks them too. Versions that are now deprecated follow them, and then new limits of values.
+Changes that break users come first, marked "Breaking", or "May break" if it depends on the user; the
+JSON report marks them too. Newly deprecated versions follow, and then new limits of values.
 
-A version of a kind that is new is compared with the one that was stored, and a
-field whose schema says that it was called otherwise, or was elsewhere, is renamed or moved. Whether the
-upgrade itself is refused is a matter of check --previous.
+A new version of a kind is compared with the stored version of OLD. A field is shown as renamed or
+moved if its schema names the old field. To find out whether the upgrade itself is refused, use
+check --previous.
 
-Metadata of OLD that can't be read is named and left out; components, and files of NEW, that can't be
-read are errors.
+Unreadable metadata of OLD is named and skipped; unreadable components and files of NEW are errors.
 
 OLD and NEW are version folders (<label>/<version>), folders with one version of each of several
-providers, or clusterctl's own URLs of a provider.
+providers, or URLs of a provider in the form of clusterctl's configuration.
 
-It ends with status 0 whether there are differences or not; the JSON report says whether there are any.`,
+It ends with status 0 with and without differences; the JSON report says whether there are any.`,
 		Example: `  # What is new since the last release?
   clusterctl release diff out/repository/infrastructure-demo/v0.4.0 out/release/infrastructure-demo/v0.5.0
 

@@ -13,13 +13,13 @@ func newFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch RELEASE... --output DIR",
 		Short: "Copy published releases to a folder",
-		Long: `Fetch reads releases from where they are published and writes them to
+		Long: `Fetch reads published releases and writes them to
 DIR/<provider label>/<version>/, byte for byte. A RELEASE is a version folder of a local repository,
 the repository's root (everything in it), clusterctl's own URL of a provider, or the page of a release
 on GitHub or the URL of a package's version on GitLab (all providers in it), or the URL of a local
 repository's components file that is served over https.
 
-A token for what is private is read from
+A token for private releases is read from
 --token-file, GITHUB_TOKEN, GITLAB_TOKEN or CI_JOB_TOKEN.`,
 		Example: `  clusterctl release fetch out/repository/infrastructure-libvirt/v0.1.0 --output copy
   clusterctl release fetch file:///srv/repository/infrastructure-libvirt/latest/infrastructure-components.yaml --output copy

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 )
 
-// textFormat is the value of --format for what people read.
+// textFormat is the value of --format for output that people read.
 const textFormat = "text"
 
-// addFormatFlag adds the flag --format, whose value is checked before the command runs. Text is folded.
+// addFormatFlag adds the flag --format, whose value is checked before the command runs. Text output is folded.
 func addFormatFlag(cmd *cobra.Command, format *string, check func(string) error, usage string) {
 	cmd.Flags().StringVar(format, "format", textFormat, usage)
 	run := cmd.RunE
@@ -29,33 +29,33 @@ func addFormatFlag(cmd *cobra.Command, format *string, check func(string) error,
 	}
 }
 
-// foldText folds what a command prints, where a terminal shows it, at the terminal's width. A file, a pipe and the log of
-// a pipeline get one line for each message, as programs such as grep want it. Call it for text only.
+// foldText folds the output of a command at the width of a terminal. In a file, a pipe and the log of a pipeline, each
+// message stays on one line, as programs such as grep need it. Call it for text only.
 func foldText(cmd *cobra.Command) {
 	o, ok := cmd.OutOrStdout().(*output)
 	if !ok {
 		return
 	}
 	if f, ok := o.w.(*os.File); ok && isTerminal(f) {
-		o.columns, _, _ = term.GetSize(int(f.Fd())) // without a size nothing is folded
+		o.columns, _, _ = term.GetSize(int(f.Fd())) // without a size, lines are not folded
 	}
 }
 
 var (
-	// escape is a change of the colour.
+	// escape matches a change of the colour.
 	escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	// piece is a word with the spaces before it. Code between backquotes is one word.
+	// piece matches a word with the spaces before it. Code between backquotes is one word.
 	piece = regexp.MustCompile("( *)((?:`[^`]*`|[^ ])+)")
-	// column is the start of a column in a line.
+	// column matches the start of a column in a line.
 	column = regexp.MustCompile(`\S {2,}(?:\S)`)
-	// brokenLine is the end of a line inside of a paragraph.
+	// brokenLine matches the end of a line inside a paragraph.
 	brokenLine = regexp.MustCompile(`(\S)\n(\S)`)
-	// kept begins a line that is copied or points at a column, and so is not folded.
+	// kept matches the start of a line that users copy or that points at a column, and so is not folded.
 	kept = regexp.MustCompile(`^ *(clusterctl |\| )`)
 )
 
-// fold breaks a line between words, so that no more than the number of columns is used. The lines that follow begin at the
-// last column of a table, or two columns to the right of a line that is indented.
+// fold breaks a line between words to fit a number of columns. The following lines start at the last column of a table,
+// or two columns to the right of an indented line.
 func fold(line string, columns int) string {
 	plain := escape.ReplaceAllString(line, "")
 	if columns <= 0 || utf8.RuneCountInString(plain) <= columns {

@@ -15,30 +15,30 @@ func newGraphCommand() *cobra.Command {
 	var format, collapse string
 	cmd := &cobra.Command{
 		Use:   "graph [SOURCE]",
-		Short: "Show who owns whom, and what `clusterctl move` would leave behind in red",
-		Long: `Graph shows the owner graph of a dump, of what becomes of a release's templates, or of a management cluster:
-SOURCE and the flags are those of move-plan. Owners are above what they own. Each object has its fate: moved,
-copied, left behind, apart from the move, or not read.
+		Short: "Show the owner graph, with objects that `clusterctl move` would leave behind in red",
+		Long: `Graph shows the owner graph of a dump, of the objects of a release's templates, or of a management cluster.
+SOURCE and the flags are those of move-plan. Owners are above the objects that they own. Each object has its
+fate: moved, copied, left behind, apart from the move, or not read.
 
-The formats svg and html need no network and no other program to be looked at; html has a search and a list of
-all objects with the reasons for their fates. dot is for graphviz, and mermaid for Markdown.
+The formats svg and html need no network and only a browser; html has a search and a list of all objects with
+the reasons for their fates. dot is for graphviz, and mermaid for Markdown.
 
-Pictures of many objects are collapsed: --collapse siblings puts objects of a kind with the same owners and the
-same fate into one box, and kinds all objects of a kind and a fate. The default, auto, takes the first of none,
-siblings and kinds that gives no more than about 60 boxes; as text, each object has its line. json always has all
-objects.
+Graphs of many objects are collapsed: --collapse siblings puts objects of a kind with the same owners and the
+same fate into one box, and kinds all objects of a kind and a fate. The default, auto, uses the first of none,
+siblings and kinds that results in no more than about 60 boxes; as text, each object has its line. json always
+contains all objects.
 
 ` + valuesHelp + `
 
-It ends with status 3 where not everything could be read, after showing what could; what is left behind is not a
-failure here: move-plan is the command to ask.`,
-		Example: `  # A page to look at in a browser, of a management cluster
+It ends with status 3 if it could not read everything, after it has shown the rest. Objects that are left behind
+are not a failure here: use move-plan to find them.`,
+		Example: `  # A page for a browser, of a management cluster
   clusterctl release graph --live --kubeconfig mgmt.yaml --namespace team-a --format html > graph.html
 
-  # A picture of a dump
+  # An image of a dump
   clusterctl release graph dump --namespace team-a --format svg > graph.svg
 
-  # What becomes of a release's template, as a tree
+  # The objects of a release's template, as a tree
   clusterctl release graph out/release/infrastructure-demo/v0.1.0 --flavor topology`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +71,7 @@ func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format strin
 		return err
 	}
 	if plan.Incomplete {
-		return fmt.Errorf("the graph is incomplete: what could not be read is listed in it, and what is not known may be missing, moved or left behind (problems: %d)", len(plan.Problems))
+		return fmt.Errorf("the graph is incomplete: it lists what could not be read; unknown objects may be missing, moved or left behind (problems: %d)", len(plan.Problems))
 	}
 	return nil
 }

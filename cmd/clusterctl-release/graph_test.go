@@ -30,7 +30,7 @@ func TestGraph(t *testing.T) {
 		{name: "collapsed as a picture", dump: clusterDump + machines.String(), args: []string{"--format", "svg"}, stdout: []string{"DemoMachine ×70"}},
 		{name: "collapsed as text", dump: clusterDump + machines.String(), args: []string{"--collapse", "kinds"}, stdout: []string{"DemoMachine ×70 (m and 69 more)"}},
 		{name: "one of the namespaces", dump: clusterDump + "---\n" + other, args: []string{"--namespace", "other"}, stdout: []string{"Cluster other/a"}},
-		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"name it with --namespace"}},
+		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"set --namespace to one of"}},
 		{name: "a Cluster that is paused", dump: strings.Replace(clusterDump, "spec:", "spec:\n  paused: true", 1), stdout: []string{"The move does not start now: Cluster team/a: it is paused"}},
 		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE: ", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the graph is incomplete"}},
 		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "png"}, status: exitUsage, stderr: []string{`--format: "png" isn't a format: use text, json, dot, mermaid, svg, html`}},

@@ -28,14 +28,14 @@ func newInitCommand() *cobra.Command {
 	var flags initFlags
 	cmd := &cobra.Command{
 		Use:   "init [TREE]",
-		Short: "Write the release file of a source tree by looking at it",
-		Long: `Init builds the kustomizations of a tree, takes those that give a Deployment with a container
-"manager" for providers, and writes clusterctl-release.yaml with what it found: their names, types and
-images, metadata.yaml, cluster templates and ClusterClasses. Makefiles, workflows, Dockerfiles and
-scripts say which of them are released. What it could not tell is in comments.
+		Short: "Write the release file of a source tree from its contents",
+		Long: `Init builds the kustomizations of a tree, treats those with a Deployment with a container "manager" as
+providers, and writes clusterctl-release.yaml with their names, types and images, metadata.yaml, cluster
+templates and ClusterClasses. Makefiles, workflows, Dockerfiles and scripts show which of them are
+released. Comments mark what init could not determine.
 
-With --pipeline it also writes a pipeline that releases what is tagged, and targets for make, which the
-tree's makefile includes. A release file that is there is used as it is then. What is left to do is printed.`,
+With --pipeline it also writes a pipeline that releases tagged commits, and targets for make, which the
+tree's makefile includes. An existing release file is then used as it is. Init prints the remaining steps.`,
 		Example: `  clusterctl release init
   clusterctl release init --pipeline github
   clusterctl release init ../cluster-api-provider-demo --output -`,
@@ -55,7 +55,7 @@ tree's makefile includes. A release file that is there is used as it is then. Wh
 		},
 	}
 	cmd.Flags().StringVarP(&flags.output, "output", "o", "", "file to write, - for standard output (default: clusterctl-release.yaml in TREE)")
-	cmd.Flags().BoolVar(&flags.force, "force", false, "replace files that are there")
+	cmd.Flags().BoolVar(&flags.force, "force", false, "replace existing files")
 	cmd.Flags().StringVar(&flags.pipeline, "pipeline", "", "also write a pipeline, for "+strings.Join(pipeline.Names, " or "))
 	return cmd
 }
@@ -63,7 +63,7 @@ tree's makefile includes. A release file that is there is used as it is then. Wh
 func runInit(cmd *cobra.Command, root, output string, force bool) error {
 	if output != "-" && !force {
 		if _, err := os.Lstat(output); err == nil {
-			return fmt.Errorf("%s is there already: edit it, or replace it with --force", output)
+			return fmt.Errorf("%s already exists: edit it, or replace it with --force", output)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("looking for %s: %w", output, err)
 		}
@@ -75,7 +75,7 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 	progress := newProgress(cmd.ErrOrStderr())
 	fetching := progress.show
 	if !isTerminal(cmd.ErrOrStderr()) {
-		fetching = func(doing string) { fmt.Fprintln(cmd.ErrOrStderr(), doing) } // it may take long, and nothing else shows it
+		fetching = func(doing string) { fmt.Fprintln(cmd.ErrOrStderr(), doing) } // it may take long
 	}
 	found, err := discover.Look(cmd.Context(), t, discover.Watch{Building: progress.show, Fetching: fetching})
 	progress.close()
@@ -96,10 +96,10 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 	return nil
 }
 
-// runInitPipeline writes the release file where there is none, and the pipeline.
+// runInitPipeline writes the release file if it is missing, and the pipeline.
 func runInitPipeline(cmd *cobra.Command, root string, flags initFlags) error {
 	if !slices.Contains(pipeline.Names, flags.pipeline) {
-		return &usageError{err: fmt.Errorf("--pipeline %s: write one of %s", flags.pipeline, strings.Join(pipeline.Names, ", "))}
+		return &usageError{err: fmt.Errorf("--pipeline %s: use one of %s", flags.pipeline, strings.Join(pipeline.Names, ", "))}
 	}
 	if flags.output != "" {
 		return &usageError{err: fmt.Errorf("--output and --pipeline exclude each other: a pipeline uses %s in the tree", release.ConfigFile)}
@@ -110,7 +110,7 @@ func runInitPipeline(cmd *cobra.Command, root string, flags initFlags) error {
 	}
 	for _, f := range plan.Files {
 		if _, err := os.Lstat(filepath.Join(root, f.Path)); err == nil && !f.Extends && !flags.force {
-			return fmt.Errorf("%s is there already: edit it, or replace it with --force", filepath.Join(root, f.Path))
+			return fmt.Errorf("%s already exists: edit it, or replace it with --force", filepath.Join(root, f.Path))
 		}
 	}
 	file := filepath.Join(root, release.ConfigFile)
@@ -140,7 +140,7 @@ func runInitPipeline(cmd *cobra.Command, root string, flags initFlags) error {
 	return nil
 }
 
-// noteDeprecations prints in one line what kustomize warned of.
+// noteDeprecations prints the warnings of kustomize on one line.
 func noteDeprecations(cmd *cobra.Command, t *tree.Tree) {
 	if line := t.Deprecations(); line != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", line)

@@ -103,14 +103,14 @@ func TestInitPipeline(t *testing.T) {
 	}
 	requirePipeline(t, dir, "gitlab")
 
-	requireFailure(t, execute(t, "init", "--pipeline", "gitlab"), exitFailed, "clusterctl-release.yml is there already", "--force")
+	requireFailure(t, execute(t, "init", "--pipeline", "gitlab"), exitFailed, "clusterctl-release.yml already exists", "--force")
 	treetest.Write(t, dir, map[string]string{".github/workflows/clusterctl-release.yaml": "mine"})
 	if err := os.Remove("clusterctl-release.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	delete(after, "clusterctl-release.yaml")
 	after[".github/workflows/clusterctl-release.yaml"] = "mine"
-	requireFailure(t, execute(t, "init", "--pipeline", "github"), exitFailed, "clusterctl-release.yaml is there already", "--force")
+	requireFailure(t, execute(t, "init", "--pipeline", "github"), exitFailed, "clusterctl-release.yaml already exists", "--force")
 	requireFailure(t, execute(t, "init", "--pipeline", "jenkins"), exitUsage, "--pipeline jenkins", "github, gitlab")
 	requireFailure(t, execute(t, "init", "--pipeline", "github", "--output", "-"), exitUsage, "output", "pipeline")
 	if is := listing(t, "."); !reflect.DeepEqual(is, after) {

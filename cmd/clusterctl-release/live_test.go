@@ -217,7 +217,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// someRights: who may read some kinds only is shown those, marked as incomplete, with the rules to add.
+// someRights: a user who may read only some kinds gets those, marked as incomplete, with the rules to add.
 func (m *management) someRights(t *testing.T) {
 	for _, o := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{

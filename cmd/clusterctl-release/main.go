@@ -1,5 +1,5 @@
-// Command clusterctl-release takes a Cluster API provider from its source tree to a place where
-// clusterctl installs it. On PATH it is the clusterctl plugin `clusterctl release`.
+// Command clusterctl-release takes a Cluster API provider from its source tree to a place from which clusterctl
+// installs it. On PATH it is the clusterctl plugin `clusterctl release`.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/mirror"
 )
 
-// The exit statuses, the same for every command.
+// The exit statuses of all commands.
 const (
 	exitFine     = 0
 	exitFindings = 1
@@ -31,8 +31,8 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	boundMemory(heapOfReleases)
-	log.SetLogger(logr.Discard()) // Cluster API's own code logs through it, and complains where there is none
-	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
+	log.SetLogger(logr.Discard()) // Cluster API's code complains without a logger
+	// A second signal ends the process at once: kustomize does not stop while it fetches a remote base.
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFindings // the report has been printed
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = errors.New("interrupted: nothing is left half done; run the same command again to go on")
+		err = errors.New("interrupted: no partial result is left; run the same command again to continue")
 	}
 	fmt.Fprintln(stderr, errorPrefix(stderr)+publishFlagNames.Replace(err.Error()))
 	if isUsageError(err) {
@@ -68,19 +68,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-// newRootCommand wires the commands. A new command is one new file and one line here.
+// newRootCommand assembles the commands. A new command is one new file and one line here.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "clusterctl-release",
 		Short: "Build, check and publish releases of Cluster API providers",
-		Long: `clusterctl release takes a Cluster API provider from its source tree to a place where
-clusterctl installs it. What a tree releases stands in clusterctl-release.yaml at its root.
+		Long: `clusterctl release takes a Cluster API provider from its source tree to a place from which
+clusterctl installs it. The file clusterctl-release.yaml at the root of a tree lists what it releases.
 
-Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
-		Example: `  # Begin: look at a tree and write its release file
+Exit status: 0 success, 1 findings, 2 wrong usage, 3 failure.`,
+		Example: `  # Start: write the release file of a tree
   clusterctl release init
 
-  # Build a version, publish it to a local repository, and let clusterctl read it
+  # Build a version, and publish it to a local repository
   clusterctl release build --version v0.1.0
   clusterctl release publish out/release --to out/repository`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "clusterctl release"},
@@ -119,7 +119,7 @@ Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
 	return root
 }
 
-// usageError says that a command line is wrong.
+// usageError is an error of the command line.
 type usageError struct {
 	err  error
 	help string
@@ -134,7 +134,7 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// isUsageError says whether the command line, and not what it asked for, is at fault.
+// isUsageError reports whether an error comes from the command line.
 func isUsageError(err error) bool {
 	var usage *usageError
 	var options *build.UsageError
@@ -142,12 +142,12 @@ func isUsageError(err error) bool {
 	return errors.As(err, &usage) || errors.As(err, &options) || errors.As(err, &name)
 }
 
-// findingsError says that a command did its work and found something wrong.
+// findingsError means that a command succeeded and reported findings.
 type findingsError struct{}
 
 func (*findingsError) Error() string { return "there are findings" }
 
-// markUsageErrors lets wrong flags and arguments of every command end with the status for wrong usage.
+// markUsageErrors makes wrong flags and arguments of every command end with the status for wrong usage.
 func markUsageErrors(cmd *cobra.Command) {
 	wrap := func(c *cobra.Command, err error) error {
 		if err == nil {
@@ -160,7 +160,7 @@ func markUsageErrors(cmd *cobra.Command) {
 		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, suggest(c, given, args(c, given))) }
 	}
 	if pre := cmd.PreRunE; pre == nil {
-		// Before cobra's own check, whose error looks like any other failure.
+		// This runs before cobra's own check, whose error looks like any other failure.
 		cmd.PreRunE = func(c *cobra.Command, _ []string) error { return wrap(c, c.ValidateRequiredFlags()) }
 	}
 	for _, child := range cmd.Commands() {
@@ -168,7 +168,7 @@ func markUsageErrors(cmd *cobra.Command) {
 	}
 }
 
-// suggest adds to the error on an unknown command those that are spelt like it.
+// suggest adds similar command names to the error for an unknown command.
 func suggest(cmd *cobra.Command, given []string, err error) error {
 	if err == nil || len(given) == 0 || !cmd.HasSubCommands() {
 		return err

@@ -84,7 +84,7 @@ func TestUsageErrors(t *testing.T) {
 		{"biuld", []string{`unknown command "biuld"`, "do you mean build?", "clusterctl release --help"}},
 		{"metadata shwo", []string{`unknown command "shwo"`, "do you mean show?", "clusterctl release metadata --help"}},
 		{"build --versions v0.1.0", []string{"unknown flag: --versions", "Run 'clusterctl release build --help'"}},
-		{"build", []string{"no version given", "not in a git repository", "give --version vX.Y.Z"}},
+		{"build", []string{"no version given", "not in a git repository", "set --version vX.Y.Z"}},
 		{"build --version", []string{"flag needs an argument: --version"}},
 		{"build --version v0.1.0 config", []string{`"config"`}},
 		{"build --version 0.1.0", []string{`version "0.1.0" lacks the leading v`, "v0.1.0"}},
@@ -120,7 +120,7 @@ func TestUsageErrors(t *testing.T) {
 // a report in place of an error.
 func TestFindings(t *testing.T) {
 	dir := inDemo(t)
-	if out := succeed(t, "metadata", "check"); !strings.Contains(out, "metadata.yaml: 1 series, nothing wrong") {
+	if out := succeed(t, "metadata", "check"); !strings.Contains(out, "metadata.yaml: 1 series, no problems") {
 		t.Errorf("a good file: %s", out)
 	}
 	treetest.Write(t, dir, map[string]string{"metadata.yaml": "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n" +
@@ -139,7 +139,7 @@ func TestBadReleaseIsNotPublished(t *testing.T) {
 	if got.status != exitFindings || got.stdout != "" {
 		t.Errorf("status %d, standard output %q", got.status, got.stdout)
 	}
-	for _, want := range []string{"there is no infrastructure-components.yaml", "infrastructure-demo/v0.1.0/metadata.yaml", "fix: ", "error: the release has errors, and nothing was done"} {
+	for _, want := range []string{"infrastructure-components.yaml is missing", "infrastructure-demo/v0.1.0/metadata.yaml", "fix: ", "error: the release has errors, and nothing was done"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("the report does not say %q: %s", want, got.stderr)
 		}
@@ -227,7 +227,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// listing returns the files below a folder with their bytes; nil where there is no folder.
+// listing returns the files below a folder with their bytes; nil if there is no folder.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	if _, err := os.Lstat(dir); os.IsNotExist(err) {

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newManCommand makes the command that packages are made with.
+// newManCommand returns the command that builds of packages use.
 func newManCommand() *cobra.Command {
 	markdown := false
 	cmd := &cobra.Command{
 		Use:     "man FOLDER",
 		Short:   "Write the manual pages of all commands to a folder",
-		Long:    `Man writes one page a command to FOLDER. Their date is SOURCE_DATE_EPOCH, in seconds since 1970, or today.`,
+		Long:    `Man writes one page for each command to FOLDER. Their date is SOURCE_DATE_EPOCH, in seconds since 1970, or today.`,
 		Example: `  clusterctl release man /usr/local/share/man/man1`,
 		Hidden:  true,
 		Args:    cobra.ExactArgs(1),
@@ -43,10 +43,10 @@ func newManCommand() *cobra.Command {
 	return cmd
 }
 
-// angle is a line of a description that isn't code, which is indented by a tab.
+// angle matches a line of a description that isn't code, which is indented by a tab.
 var angle = regexp.MustCompile(`(?m)^[^\t\n].*<.*$`)
 
-// withoutHTML changes the descriptions of commands so that Markdown doesn't take <version> for HTML, which isn't shown.
+// withoutHTML escapes the descriptions of commands so that Markdown doesn't treat <version> as HTML, which isn't shown.
 func withoutHTML(cmd *cobra.Command) {
 	cmd.Long = angle.ReplaceAllStringFunc(cmd.Long, func(line string) string { return strings.ReplaceAll(line, "<", `\<`) })
 	for _, child := range cmd.Commands() {

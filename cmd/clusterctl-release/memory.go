@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// The heaps up to which garbage is collected rarely, in bytes. The program itself takes some 70 MiB more.
+// The heap sizes up to which garbage is collected rarely, in bytes. The program itself needs about 70 MiB more.
 const (
 	heapOfReleases = 190 << 20
-	heapOfWorlds   = 100 << 20 // most of what is read of a management cluster is garbage at once
+	heapOfWorlds   = 100 << 20 // most data of a management cluster is garbage immediately
 )
 
 var (
@@ -20,10 +20,10 @@ var (
 	followHeap sync.Once
 )
 
-// boundMemory trades memory for time, as a process that ends soon can: garbage is collected a quarter as
-// often as Go does by default, until the heap has so many bytes. Where more than half of that is in use,
-// the limit is twice of what is in use: collecting more often than that would take most of the time. GOGC
-// and GOMEMLIMIT, where they are set, are the user's word.
+// boundMemory trades memory for time, which is right for a process that ends soon: garbage is collected a quarter as
+// often as Go does by default, until the heap reaches the limit. If more than half of the limit is in use, the limit
+// becomes twice the used size, because more frequent collections would take most of the time. GOGC and GOMEMLIMIT take
+// precedence.
 func boundMemory(limit int64) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -32,15 +32,15 @@ func boundMemory(limit int64) {
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(limit)
 	followHeap.Do(func() {
-		// The finalizer of an object that nobody uses runs after each collection.
+		// The finalizer of an unused object runs after each collection.
 		runtime.SetFinalizer(&collected{}, (*collected).raiseLimit)
 	})
 }
 
-// collected is garbage in every collection. It has a field, as objects without a size have no finalizers.
+// collected is garbage in every collection. It has a field because objects without a size have no finalizers.
 type collected struct{ _ *byte }
 
-// raiseLimit sets the limit by what the last collection left in use.
+// raiseLimit sets the limit from the memory in use after the last collection.
 func (c *collected) raiseLimit() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)

@@ -21,8 +21,8 @@ func newMetadataCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metadata",
 		Short: "Show, extend and check metadata.yaml",
-		Long: `metadata.yaml maps each release series (major.minor) to the Cluster API contract it is for.
-Clusterctl refuses a version whose series it lacks, and so does every upgrade plan that sees it.`,
+		Long: `metadata.yaml maps each release series (major.minor) to its Cluster API contract. clusterctl refuses a
+version whose series is missing, and so does every upgrade plan that includes the version.`,
 		Example: `  clusterctl release metadata show
   clusterctl release metadata add --version v0.2.0 --contract v1beta2
   clusterctl release metadata check`,
@@ -50,7 +50,7 @@ func newMetadataShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				// Shown where there are any; a tree without git has none, and show asks nothing of it.
+				// Shown if there are any; a tree without git has none, and show reports no error.
 				tags, err := git.Tags(cmd.Context(), filepath.Dir(path))
 				if err != nil {
 					tags = nil
@@ -75,8 +75,8 @@ func newMetadataAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add --version vX.Y.Z --contract CONTRACT",
 		Short: "Add the release series of a version",
-		Long: `Add inserts the series of a version where the file's order wants it; comments and all other
-bytes stay. A file that is not there yet is begun. Adding a series that is there does nothing.`,
+		Long: `Add inserts the series of a version in the order of the file; comments and all other bytes stay.
+A missing file is created. Adding an existing series does nothing.`,
 		Example: `  clusterctl release metadata add --version v0.2.0 --contract v1beta2`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,7 +104,7 @@ func runMetadataAdd(cmd *cobra.Command, file, version, contract string) error {
 		return err
 	}
 	if len(paths) > 1 {
-		return &usageError{err: fmt.Errorf("%s names several: say which one with --file: %s", release.ConfigFile, strings.Join(paths, ", "))}
+		return &usageError{err: fmt.Errorf("%s names several files: choose one with --file: %s", release.ConfigFile, strings.Join(paths, ", "))}
 	}
 	path := paths[0]
 	f, err := readMetadata(path)
@@ -116,7 +116,7 @@ func runMetadataAdd(cmd *cobra.Command, file, version, contract string) error {
 		if err := publish.WriteFile(path, f.Data); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "began %s with the series of %s, contract %s\n", path, version, contract)
+		fmt.Fprintf(cmd.OutOrStdout(), "created %s with the series of %s, contract %s\n", path, version, contract)
 		return nil
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func runMetadataAdd(cmd *cobra.Command, file, version, contract string) error {
 		return err
 	}
 	if slices.Equal(added.Data, f.Data) {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s has the series of %s already\n", path, version)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s already has the series of %s\n", path, version)
 		return nil
 	}
 	if err := publish.WriteFile(path, added.Data); err != nil {
@@ -141,11 +141,11 @@ func newMetadataCheckCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check the series, against the git tags too",
-		Long: `Check reports what clusterctl refuses or users will trip over: a tag, pre-releases included, whose
-series is missing, a contract of the newest series that clusterctl doesn't take, series that are there
-twice or out of order. It ends with status 1 where there is an error. The id behind each line is for
-` + "`clusterctl release check --explain`" + `.`,
+		Short: "Check the series, also against the git tags",
+		Long: `Check reports defects that clusterctl refuses or that cause trouble for users: a tag, including
+pre-releases, whose series is missing, a contract of the newest series that clusterctl doesn't support,
+and series that are duplicated or out of order. It ends with status 1 if it finds an error. The id at
+the end of each line is for ` + "`clusterctl release check --explain`" + `.`,
 		Example: `  clusterctl release metadata check`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -171,7 +171,7 @@ twice or out of order. It ends with status 1 where there is an error. The id beh
 	return cmd
 }
 
-// checkMetadata prints what is wrong in one file and says whether any of it is an error.
+// checkMetadata prints the problems of one file and reports whether any of them is an error.
 func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 	f, err := readMetadata(path)
 	var invalid *metadata.ParseError
@@ -187,12 +187,12 @@ func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 	}
 	problems := f.Check(f.Newest(), tags)
 	if len(problems) == 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d series, nothing wrong\n", path, len(f.Series()))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d series, no problems\n", path, len(f.Series()))
 	}
 	return printProblems(cmd, path, problems), nil
 }
 
-// printProblems prints the problems of one file and says whether any is an error.
+// printProblems prints the problems of one file and reports whether any of them is an error.
 func printProblems(cmd *cobra.Command, path string, problems []metadata.Problem) bool {
 	failed := false
 	for _, problem := range problems {
@@ -208,11 +208,11 @@ func printProblems(cmd *cobra.Command, path string, problems []metadata.Problem)
 }
 
 func addMetadataFileFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "file", "", "metadata.yaml to work on (default: the one that "+release.ConfigFile+" names, else metadata.yaml)")
+	cmd.Flags().StringVar(file, "file", "", "metadata.yaml to use (default: the one that "+release.ConfigFile+" names, else metadata.yaml)")
 }
 
-// metadataPaths returns the files to work on: the one that was asked for, else those of the release
-// file, else metadata.yaml.
+// metadataPaths returns the files to use: the one that the user named, else those of the release file, else
+// metadata.yaml.
 func metadataPaths(file string) ([]string, error) {
 	if file != "" {
 		return []string{file}, nil

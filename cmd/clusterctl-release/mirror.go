@@ -17,14 +17,14 @@ func newMirrorCommand() *cobra.Command {
 	var to, clusterctlConfig string
 	cmd := &cobra.Command{
 		Use:   "mirror --provider PROVIDER... --to FOLDER",
-		Short: "Copy providers with their images to a site without a network",
-		Long: `Mirror makes a folder with all that clusterctl needs to install providers without a network: their
+		Short: "Copy providers with their images to a site without internet access",
+		Long: `Mirror creates a folder with everything that clusterctl needs to install providers offline: their
 releases as a local repository, the images that their components name, with all platforms, and
 cert-manager with its images. Take the folder to the site, and run "mirror push" there.
 
-A PROVIDER is a label with a version, such as infrastructure-libvirt:v0.1.0. Without a version it is
-the one that the provider's URL names, mostly the latest. The URLs and the version of cert-manager are
-those of clusterctl's configuration. A folder that has providers already keeps them.
+A PROVIDER is a label with a version, such as infrastructure-libvirt:v0.1.0. Without a version, the
+provider's URL determines it, usually the latest. The URLs and the version of cert-manager come from
+clusterctl's configuration. Providers that the folder already has stay.
 
 Credentials for registries are those of docker login and podman login; the token for GitHub is read
 from GITHUB_TOKEN. A run that was interrupted is completed by the same command.`,
@@ -65,7 +65,7 @@ func newMirrorPushCommand() *cobra.Command {
 of the mirror's clusterctl.yaml, and verifies the result as "mirror verify" does.
 
 The images of a component become HOST/PATH/COMPONENT/NAME, with their tags and digests. An image that the
-registry has is not pushed again, and a tag of another image is never replaced. Credentials are those of
+registry already has is not pushed again, and a tag of another image is never replaced. Credentials are those of
 docker login and podman login.`,
 		Example: `  clusterctl release mirror push mirror --registry registry.example.com/capi`,
 		Args:    cobra.ExactArgs(1),
@@ -93,8 +93,8 @@ func newMirrorVerifyCommand() *cobra.Command {
 		Use:   "verify FOLDER",
 		Short: "Verify a mirror, and that the registry has all its images",
 		Long: `Verify compares the files and images of a mirror with its manifest, reads the components through clusterctl's
-own client by the mirror's clusterctl.yaml, and asks the registry for each image that clusterctl installs.
-Each must have the digest that it had where it was mirrored from. It ends with status 1 where something is wrong.`,
+own client with the mirror's clusterctl.yaml, and looks up each image that clusterctl installs in the registry.
+Each must have the digest of its source. It ends with status 1 if it finds a defect.`,
 		Example: `  clusterctl release mirror verify mirror`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

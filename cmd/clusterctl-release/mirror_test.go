@@ -61,7 +61,7 @@ func TestMirror(t *testing.T) {
 	if err := os.Remove("mirror/mirror.json"); err != nil {
 		t.Fatal(err)
 	}
-	requireFailure(t, execute(t, "mirror", "push", "mirror", "--registry", host+"/site"), exitFailed, "is not a whole mirror")
+	requireFailure(t, execute(t, "mirror", "push", "mirror", "--registry", host+"/site"), exitFailed, "is an incomplete mirror")
 	requireFailure(t, execute(t, "mirror", "--to", "mirror"), exitUsage, "provider")
 	requireFailure(t, execute(t, "mirror", "--to", "mirror", "--provider", "demo"), exitUsage, "name it as infrastructure-libvirt:v0.1.0")
 	requireFailure(t, execute(t, "mirror", "push", "mirror", "--registry", "site"), exitUsage, "such as registry.example.com/capi")

@@ -13,19 +13,19 @@ func newMovePlanCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "move-plan [SOURCE]",
-		Short: "Tell what `clusterctl move` would take, in which order, and what it would leave behind",
-		Long: `Move-plan says what ` + "`clusterctl move`" + ` would create in the target and in which order, what it would delete
-from the source or keep there, and what it would leave behind; and why for each object. Nothing is changed.
+		Short: "Show what `clusterctl move` would move, in which order, and what it would leave behind",
+		Long: `Move-plan shows what ` + "`clusterctl move`" + ` would create in the target and in which order, what it would delete
+from the source or keep there, and what it would leave behind, with the reason for each object. It changes nothing.
 
 SOURCE is one of: a dump, i.e. a file or folder of YAML or JSON from ` + "`kubectl get -o yaml`" + ` (with the CRDs, to
 know their labels) or from ` + "`clusterctl move --to-directory`" + `; or a release, of which a flavor is rendered and
-gets the owner references that controllers would set. With --live, a management cluster is read instead, of
-most objects the metadata only.
+gets the owner references that controllers would set. With --live, a management cluster is read instead, and of
+most objects only the metadata.
 
 ` + valuesHelp + `
 
-It ends with status 1 where something is left behind or the move would not start, and with 3 where not
-everything could be read.`,
+It ends with status 1 if objects are left behind or the move would not start, and with 3 if it could not read
+everything.`,
 		Example: `  # A management cluster
   clusterctl release move-plan --live --kubeconfig mgmt.yaml --namespace team-a
 
@@ -34,7 +34,7 @@ everything could be read.`,
   kubectl get $(kubectl api-resources --verbs list -o name | grep x-k8s.io | paste -sd,),secrets,configmaps -A -o yaml > dump/all.yaml
   clusterctl release move-plan dump --namespace team-a
 
-  # What becomes of a release's template
+  # The objects of a release's template
   clusterctl release move-plan out/release/infrastructure-demo/v0.1.0 --flavor topology`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runMovePlan(cmd, args, flags, format) },
@@ -55,7 +55,7 @@ func runMovePlan(cmd *cobra.Command, args []string, flags sourceFlags, format st
 	}
 	switch {
 	case plan.Incomplete:
-		return fmt.Errorf("the plan is incomplete: what could not be read is listed, and what is not known may be moved, stop the move, or be left behind (problems: %d)", len(plan.Problems))
+		return fmt.Errorf("the plan is incomplete: it lists what could not be read; unknown objects may be moved, stop the move, or be left behind (problems: %d)", len(plan.Problems))
 	case len(plan.LeftBehind) > 0 || len(plan.Stops) > 0:
 		return &findingsError{}
 	}

@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// output is standard output, which remembers why it can't be written: most of what prints does not ask.
-// Nothing is written after the first error.
+// output is standard output, which remembers the first write error: most callers that print ignore errors. It writes
+// nothing after that error.
 type output struct {
 	w   io.Writer
 	err error
-	// columns is how wide a line may be; 0 is any width. begun is a line whose end is not written yet.
+	// columns is the maximum width of a line; 0 means any width. begun is a line whose end is not written yet.
 	columns int
 	begun   []byte
 }
@@ -32,13 +32,13 @@ func (o *output) Write(data []byte) (int, error) {
 	return len(data), o.err
 }
 
-// flush writes a last line without an end.
+// flush writes a last line without a line break.
 func (o *output) flush() {
 	_, _ = o.write([]byte(o.folded(o.begun))) // o.err has the error
 	o.begun = nil
 }
 
-// folded returns a line as it is written.
+// folded returns a line in the form that is written.
 func (o *output) folded(line []byte) string {
 	if kept.Match(escape.ReplaceAll(line, nil)) {
 		return string(line)
@@ -46,7 +46,7 @@ func (o *output) folded(line []byte) string {
 	return fold(string(line), o.columns)
 }
 
-// write writes to the writer below.
+// write writes to the underlying writer.
 func (o *output) write(data []byte) (int, error) {
 	if o.err != nil || len(data) == 0 {
 		return 0, o.err

@@ -76,7 +76,7 @@ var errFull = errors.New("no space left on device")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-// TestOutputThatCannotBeWritten: no command is fine, or has found something, where nobody can read it.
+// TestOutputThatCannotBeWritten: no command succeeds, or reports findings, if its output can't be written.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	dir := inDemo(t)
 	registry := mirrorSource(t)

@@ -51,7 +51,7 @@ type step struct{ command, want string }
 var (
 	block      = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	fileName   = regexp.MustCompile(`^# ([\w./-]+\.\w+)\n`)
-	notes      = regexp.MustCompile(`(?m)^note: .*\n|^.* has made-up values .*\n`)
+	notes      = regexp.MustCompile(`(?m)^note: .*\n|^.* has generated values .*\n`)
 	jobCommand = regexp.MustCompile(`(?m)^ +- (?:run: )?'?((?:clusterctl-release|git|"[^"]*") .*)$`)
 	anyText    = regexp.MustCompile(` ?\\\.\\\.\\\.`)
 	mark       = regexp.MustCompile(`\n?\x1e(\d+)\x1e\n`)
@@ -158,7 +158,7 @@ func (g guide) script(t *testing.T, page string) (string, []step) {
 	return script, steps
 }
 
-// newStep returns a command, with the lines that it goes on in, and what follows it.
+// newStep returns a command, with its continuation lines, and the lines that follow it.
 func newStep(text string) step {
 	lines := strings.SplitAfter(text, "\n")
 	n := 1

@@ -31,8 +31,8 @@ type publishFlags struct {
 	gate             gateFlags
 }
 
-// publishFlagNames puts flags in the place of the options that messages of pkg/publish name. Of two options
-// that begin alike the longer one comes first.
+// publishFlagNames replaces the names of options in messages of pkg/publish by flags. Of two options with a common
+// prefix, the longer one comes first.
 var publishFlagNames = strings.NewReplacer(
 	"Options.Replace", "--replace",
 	"Options.TokenFile", "--token-file",
@@ -50,19 +50,19 @@ func newPublishCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish RELEASE... --to PLACE",
 		Short: "Publish releases to a place that clusterctl reads",
-		Long: `Publish puts releases where clusterctl installs them from, and then reads them back through
+		Long: `Publish copies releases to a place from which clusterctl installs them, and then reads them back through
 clusterctl's own client. A RELEASE is the folder of one version (<label>/<version>), a folder that
-contains such folders, or the URL of a provider, as clusterctl's configuration has it.
+contains such folders, or the URL of a provider in the form of clusterctl's configuration.
 
-The releases are checked first, also as upgrades from the release before: that of --previous, of
---notes-from or, without these, the highest published version below. One with errors is refused.
+The releases are checked first, also as upgrades from the previous release: that of --previous, of
+--notes-from or, without these, the highest lower published version. A release with errors is refused.
 
-On servers the provenance says what build recorded of the source: the commit, which the version's tag
-has to be of, and the repository. Without a record there is none; what was built with uncommitted
-changes is refused (--no-provenance publishes it without).
+On servers, the provenance contains the source that build recorded: the commit, which the version's tag
+must name, and the repository. Without a record, no provenance is published. A build with uncommitted
+changes is refused (--no-provenance publishes it without provenance).
 
-A version is visible as a whole or not at all. Publishing the same bytes again does nothing; a
-version that is published with other bytes is refused.
+A version becomes visible as a whole. Publishing the same bytes again does nothing; a version that is
+already published with other bytes is refused.
 
 PLACE is one of
 
@@ -81,34 +81,34 @@ PLACE is one of
         GITEA_TOKEN or --token-file
     oci://HOST/REPOSITORY
         an OCI registry, for the Cluster API operator; credentials are read
-        from OCI_USERNAME and OCI_PASSWORD, or what docker login stored`,
-		Example: `  # A local repository of what was built
+        from OCI_USERNAME and OCI_PASSWORD, or from docker login`,
+		Example: `  # A local repository with the built releases
   clusterctl release publish out/release --to out/repository
 
-  # What would happen?
+  # Show what would happen
   clusterctl release publish out/release --to out/repository --plan
 
   # A release on GitHub; the token is in GITHUB_TOKEN
   clusterctl release publish out/release --to https://github.com/example/cluster-api-provider-demo --notes NOTES.md
 
-  # Let clusterctl take the files of this version instead of the published ones
+  # Let clusterctl use the files of this version instead of the published ones
   clusterctl release publish out/release/infrastructure-libvirt/v0.1.0 --to overrides`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runPublish(cmd, args, flags) },
 	}
 	cmd.Flags().StringVar(&flags.to, "to", "", "where to publish to: a folder, a file:// URL, \"overrides\" or a server's URL (required)")
-	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, and change nothing")
-	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
+	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, without changing anything")
+	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version with other bytes")
 	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
 	addTokenFileFlag(cmd, &flags.tokenFile)
-	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that build recorded or, without a record, that the pipeline runs for)")
-	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: what changed since the release before)")
-	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest published version below)")
-	cmd.Flags().BoolVar(&flags.draft, "draft", false, "on GitHub: leave it to a person to make the release public, e.g. after other files were added")
-	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: make a release of the project with links to the files, too")
+	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag if the version has no tag yet (default: the commit that build recorded or, without a record, that of the pipeline)")
+	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: the changes since the previous release)")
+	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release with which the text compares, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest lower published version)")
+	cmd.Flags().BoolVar(&flags.draft, "draft", false, "on GitHub: leave the release as a draft, e.g. to add other files before a person makes it public")
+	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: also create a release of the project with links to the files")
 	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
-	cmd.Flags().BoolVar(&flags.noProvenance, "no-provenance", false, "on servers: publish without provenance, also what was built with uncommitted changes; nobody can tell then which commit it comes from")
-	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest published version below; none for overrides")
+	cmd.Flags().BoolVar(&flags.noProvenance, "no-provenance", false, "on servers: publish without provenance, also a build with uncommitted changes; the commit of the release is then unknown")
+	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest lower published version; none for overrides")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
@@ -121,7 +121,7 @@ func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
 	return err
 }
 
-// publishTo publishes, or plans to, and returns the report.
+// publishTo publishes or plans, and returns the report.
 func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
 	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, Report: progress.report, ClusterctlConfig: flags.clusterctlConfig,
@@ -138,7 +138,7 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	publisher, err := publish.Open(flags.to, options)
 	var unread *fs.PathError
 	if errors.As(err, &unread) {
-		return "", err // such as the token's file: the command line may be right
+		return "", err // such as an unreadable token file: not an error of the command line
 	}
 	if err != nil {
 		return "", &usageError{err: err}
@@ -164,7 +164,7 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 			return "", err
 		}
 		if refused != nil {
-			return publishFlagNames.Replace(plan.String()), refused // the plan is what would be done once the errors are fixed
+			return publishFlagNames.Replace(plan.String()), refused // the plan applies once the errors are fixed
 		}
 		return publishFlagNames.Replace(plan.String()), plan.Err()
 	}
@@ -183,8 +183,8 @@ func addTokenFileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
 }
 
-// readOptions returns the options to read these locations with. A token in a file is for one server:
-// it is an error if the locations name several.
+// readOptions returns the options for reading these locations. A token in a file is for one server: it is an error if
+// the locations name several.
 func readOptions(tokenFile string, locations ...string) (publish.Options, error) {
 	var hosts []string
 	for _, location := range locations {
@@ -228,7 +228,7 @@ func readReleasesWith(cmd *cobra.Command, args []string, options publish.Options
 	return releases, nil
 }
 
-// watched returns options that show what is read, unless these do, and what ends that.
+// watched returns options that show the progress of reading, unless options already do, and a function that ends it.
 func watched(cmd *cobra.Command, options publish.Options) (publish.Options, func()) {
 	if options.Progress != nil {
 		return options, func() {}

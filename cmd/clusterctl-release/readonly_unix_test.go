@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// nobody is a user without rights, on every system.
+// nobody is a user without permissions, on every system.
 const nobody = 65534
 
 // TestReadOnlyFolder: what may not be written to is named, and stays as it is. Modes do not hold

@@ -42,16 +42,16 @@ func TestBuildVersionOfTag(t *testing.T) {
 			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
-	requireFailure(t, execute(t, "build"), exitUsage, "no version given", "has no tag", "give --version vX.Y.Z", "git fetch --tags")
+	requireFailure(t, execute(t, "build"), exitUsage, "no version given", "has no tag", "set --version vX.Y.Z", "git fetch --tags")
 	git("tag", "latest")
 	git("tag", "provider/v0.1.0")
-	requireFailure(t, execute(t, "build"), exitUsage, "no tag vX.Y.Z, only latest, provider/v0.1.0", "give --version vX.Y.Z")
+	requireFailure(t, execute(t, "build"), exitUsage, "no tag vX.Y.Z, only latest, provider/v0.1.0", "set --version vX.Y.Z")
 	git("tag", "-a", "-m", "annotated", "v0.1.0")
 	if out := succeed(t, "build"); !strings.Contains(out, "built infrastructure-demo v0.1.0") {
 		t.Errorf("a build with a tag prints %s", out)
 	}
 	git("tag", "v0.1.0-rc.1")
-	requireFailure(t, execute(t, "build"), exitUsage, "several tags", "v0.1.0, v0.1.0-rc.1", "give --version")
+	requireFailure(t, execute(t, "build"), exitUsage, "several version tags", "v0.1.0, v0.1.0-rc.1", "set --version")
 	git("commit", "-q", "--allow-empty", "-m", "after")
 	requireFailure(t, execute(t, "build"), exitUsage, "has no tag")
 }
@@ -97,7 +97,7 @@ func TestBuildRecordsSource(t *testing.T) {
 		t.Errorf("built %v, then %v", before, after)
 	}
 	treetest.Write(t, dir, map[string]string{"note.txt": ""})
-	build("files that are not as in the commit "+commit+" (note.txt)", commit+" modified")
+	build("files that differ from the commit "+commit+" (note.txt)", commit+" modified")
 	if err := os.Remove("note.txt"); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPublishOtherBytes: a version that is published stays, unless it is one that nobody takes for final.
+// TestPublishOtherBytes: a published version stays, unless it is a pre-release or 0.0.0.
 func TestPublishOtherBytes(t *testing.T) {
 	dir := inDemo(t)
 	for _, version := range []string{"v0.1.0", "v0.1.1-rc.0"} {
@@ -164,10 +164,10 @@ func TestMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ line, want string }{
-		{"metadata add --version v0.1.0 --contract v1beta2", "began metadata.yaml with the series of v0.1.0, contract v1beta2"},
+		{"metadata add --version v0.1.0 --contract v1beta2", "created metadata.yaml with the series of v0.1.0, contract v1beta2"},
 		{"metadata add --version v0.2.0-rc.0 --contract v1beta2", "added the series of v0.2.0-rc.0, contract v1beta2, to metadata.yaml"},
-		{"metadata add --version v0.2.7 --contract v1beta2", "metadata.yaml has the series of v0.2.7 already"},
-		{"metadata check", "metadata.yaml: 2 series, nothing wrong"},
+		{"metadata add --version v0.2.7 --contract v1beta2", "metadata.yaml already has the series of v0.2.7"},
+		{"metadata check", "metadata.yaml: 2 series, no problems"},
 		{"metadata show", "v1beta2"},
 		{"build --version v0.2.0", "built infrastructure-demo v0.2.0"},
 	} {

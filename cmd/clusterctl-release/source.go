@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// sourceFlags say what owner references are read from.
+// sourceFlags select the source of the owner references.
 type sourceFlags struct {
 	render     renderFlags
 	with       []string
@@ -30,21 +30,21 @@ func addSourceFlags(cmd *cobra.Command, flags *sourceFlags) {
 	addLiveFlags(cmd, flags)
 }
 
-// addLiveFlags adds the flags that say which cluster is read, and which namespace.
+// addLiveFlags adds the flags that select a cluster and a namespace.
 func addLiveFlags(cmd *cobra.Command, flags *sourceFlags) {
 	cmd.Flags().BoolVar(&flags.live, "live", false, "read a management cluster")
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "with --live: the kubeconfig (default: as kubectl)")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "with --live: the kubeconfig (default: that of kubectl)")
 	cmd.Flags().StringVar(&flags.context, "context", "", "with --live: the context of the kubeconfig (default: the current one)")
 	cmd.Flags().StringVar(&flags.namespace, "namespace", "", "with --live or a dump: namespace to move (default: that of the context, or the only one with Clusters)")
 }
 
-// readWorld reads the source that the arguments and flags name, and says which namespace is meant.
+// readWorld reads the source that the arguments and flags name, and returns the namespace to move.
 func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool) (*move.World, string, error) {
 	ctx := cmd.Context()
 	boundMemory(heapOfWorlds)
 	switch {
 	case flags.live && len(args) > 0:
-		return nil, "", &usageError{err: errors.New("with --live no SOURCE is read: leave out one of them")}
+		return nil, "", &usageError{err: errors.New("--live reads no SOURCE: remove one of them")}
 	case flags.live:
 		config, namespace, err := move.Connect(flags.kubeconfig, flags.context)
 		if err != nil {
@@ -68,7 +68,7 @@ func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool)
 	return world, namespace, err
 }
 
-// readSource reads a release or, where there is none, a dump.
+// readSource reads a release or, if the location is none, a dump.
 func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bool) (*move.World, error) {
 	releases, err := readReleases(cmd, []string{location})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,18 +99,18 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 		return nil, fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
 	}
 	if len(choice.madeUp) > 0 {
-		world.Assumptions = append(world.Assumptions, "variables without a value have made-up ones: "+strings.Join(choice.madeUp, ", "))
+		world.Assumptions = append(world.Assumptions, "variables without a value have generated ones: "+strings.Join(choice.madeUp, ", "))
 	}
 	return world, nil
 }
 
-// isDump says whether a path is a file, which no release is.
+// isDump reports whether a path is a file, which a release never is.
 func isDump(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// meantNamespace returns the namespace to move: the one asked for, or the only one that may be meant.
+// meantNamespace returns the namespace to move: the one that the user named, or the only candidate.
 func meantNamespace(world *move.World, asked string) (string, error) {
 	found := world.Namespaces()
 	if asked != "" {
@@ -119,7 +119,7 @@ func meantNamespace(world *move.World, asked string) (string, error) {
 				return asked, nil
 			}
 		}
-		return "", &usageError{err: fmt.Errorf("%s has nothing in the namespace %s: it has %s", world.Source, asked, namespacesText(found))}
+		return "", &usageError{err: fmt.Errorf("%s has no objects in the namespace %s: it has %s", world.Source, asked, namespacesText(found))}
 	}
 	switch len(found) {
 	case 0:
@@ -131,10 +131,10 @@ func meantNamespace(world *move.World, asked string) (string, error) {
 	case 1:
 		return found[0].Name, nil
 	}
-	return "", fmt.Errorf("%s mixes namespaces, and a move takes one: name it with --namespace: there are %s", world.Source, namespacesText(found))
+	return "", fmt.Errorf("%s has several namespaces, and a move takes one: set --namespace to one of %s", world.Source, namespacesText(found))
 }
 
-// namespacesText lists namespaces with what they have.
+// namespacesText lists namespaces with the numbers of their objects.
 func namespacesText(found []move.NamespaceCount) string {
 	texts := make([]string, 0, len(found))
 	for _, n := range found {

@@ -17,13 +17,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// valuesHelp says in the help of commands where values of variables come from.
-const valuesHelp = `Values of variables are those of --set, then those of --values. Variables that have none get those that check
-takes: the first sampleValues of ` + release.ConfigFile + ` for the file, then values that are made up; a line on
-stderr says which. With --env they come from the environment and clusterctl's own configuration instead, and
-a variable that still has none is an error.`
+// valuesHelp describes in the help of commands where values of variables come from.
+const valuesHelp = `Values of variables come from --set, then from --values. Variables without a value get the values that check
+uses: the first sampleValues of ` + release.ConfigFile + ` for the file, then generated values; a line on stderr names
+them. With --env they come from the environment and clusterctl's own configuration instead, and a variable that
+still has no value is an error.`
 
-// renderFlags choose a template and give its values.
+// renderFlags choose a template and set its values.
 type renderFlags struct {
 	flavor string
 	set    []string
@@ -31,12 +31,12 @@ type renderFlags struct {
 	env    bool
 }
 
-// addRenderFlags adds the flags that choose a template and give its values.
+// addRenderFlags adds the flags that choose a template and set its values.
 func addRenderFlags(cmd *cobra.Command, flags *renderFlags) {
 	cmd.Flags().StringVar(&flags.flavor, "flavor", "", "flavor to render (default: cluster-template.yaml)")
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "value of a variable, as NAME=VALUE (repeat for more)")
 	cmd.Flags().StringVar(&flags.values, "values", "", "YAML file with values by variable")
-	cmd.Flags().BoolVar(&flags.env, "env", false, "take the other values from the environment and clusterctl's configuration, as clusterctl does, and no samples")
+	cmd.Flags().BoolVar(&flags.env, "env", false, "take the other values from the environment and clusterctl's configuration, as clusterctl does, instead of samples")
 }
 
 // templateChoice is a template of a release with the values for its variables.
@@ -45,7 +45,7 @@ type templateChoice struct {
 	file    release.File
 	flavor  string
 	values  map[string]string
-	// madeUp are the variables with made-up values, in order.
+	// madeUp are the variables with generated values, in order.
 	madeUp []string
 }
 
@@ -58,8 +58,8 @@ func chooseTemplate(cmd *cobra.Command, location string, flags renderFlags, with
 	return templateOf(cmd, r, flags, with)
 }
 
-// templateOf finds values for all variables of a flavor of a release and of its classes. With are releases
-// whose kinds and classes are known as well.
+// templateOf finds values for all variables of a flavor of a release and of its classes. with are releases whose kinds
+// and classes are known as well.
 func templateOf(cmd *cobra.Command, r *release.Release, flags renderFlags, with []*release.Release) (*templateChoice, error) {
 	given, err := readValues(flags)
 	if err != nil {
@@ -99,7 +99,7 @@ func knownOf(releases []*release.Release) (*templates.Known, error) {
 	return known, nil
 }
 
-// fillWithSamples gives the variables without a value those that check takes, and says which on stderr.
+// fillWithSamples sets the variables without a value to those that check uses, and names them on stderr.
 func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Known) error {
 	config, err := loadSuppressions("")
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Kn
 	}
 	c.madeUp = slices.Clone(samples.MadeUp)
 	for name := range templates.Guess(nil) {
-		// clusterctl asks for the cluster's name whether or not the template has it.
+		// clusterctl requires the cluster's name whether or not the template uses it.
 		if _, given := c.values[name]; !given && (used[name] != nil || name == templates.ClusterNameVariable) {
 			c.madeUp = append(c.madeUp, name)
 		}
@@ -143,16 +143,16 @@ func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Kn
 		pairs = append(pairs, name+"="+value)
 	}
 	if len(pairs) > 0 {
-		said = append(said, "made-up values "+strings.Join(pairs, ", "))
+		said = append(said, "generated values "+strings.Join(pairs, ", "))
 	}
 	if len(said) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s has %s (give others by --set NAME=VALUE, --values FILE or --env)\n", c.file.Name, c.release, strings.Join(said, ", and "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s has %s (set others with --set NAME=VALUE, --values FILE or --env)\n", c.file.Name, c.release, strings.Join(said, ", and "))
 	}
 	c.values = samples.Values
 	return nil
 }
 
-// sampleSet returns the first set of values that the release file has for a file, or nil.
+// sampleSet returns the first set of values in the release file for a file, or nil.
 func sampleSet(p *release.ProviderConfig, file string) *release.SampleValues {
 	if p == nil {
 		return nil
@@ -165,7 +165,7 @@ func sampleSet(p *release.ProviderConfig, file string) *release.SampleValues {
 	return nil
 }
 
-// fillFromEnvironment gives the variables without a value those that clusterctl would find.
+// fillFromEnvironment sets the variables without a value to those that clusterctl would find.
 func (c *templateChoice) fillFromEnvironment(cmd *cobra.Command, known *templates.Known) error {
 	client, err := clusterctlconfig.New(cmd.Context(), "")
 	if err != nil {
@@ -190,7 +190,7 @@ func (c *templateChoice) fillFromEnvironment(cmd *cobra.Command, known *template
 	if err != nil {
 		return err
 	}
-	used[templates.ClusterNameVariable] = &templates.Variable{} // clusterctl asks for it in any case
+	used[templates.ClusterNameVariable] = &templates.Variable{} // clusterctl always requires it
 	fill(used)
 	samples, err := templates.Sample(c.file, known, c.values)
 	if err != nil {
@@ -201,13 +201,13 @@ func (c *templateChoice) fillFromEnvironment(cmd *cobra.Command, known *template
 	}
 	fill(used)
 	if len(missing) > 0 {
-		return fmt.Errorf("%s of %s: no values for %s: give them by --set NAME=VALUE or --values FILE, or set them in the environment; without --env there are samples",
+		return fmt.Errorf("%s of %s: no values for %s: set them with --set NAME=VALUE or --values FILE, or in the environment; without --env, samples are used",
 			c.file.Name, c.release, strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// setByClusterctl are variables that have a value where a user gives none.
+// setByClusterctl are variables that have a value even if the user sets none.
 var setByClusterctl = []string{templates.NamespaceVariable, templates.ControlPlaneCountVariable, templates.WorkerCountVariable}
 
 // usedVariables returns the variables of a template and of classes, by name.
@@ -227,7 +227,7 @@ func usedVariables(file release.File, classes []release.File) (map[string]*templ
 	return used, nil
 }
 
-// readValues returns the values of --values and --set, those of --set winning.
+// readValues returns the values of --values and --set; --set takes precedence.
 func readValues(flags renderFlags) (map[string]string, error) {
 	values := map[string]string{}
 	if flags.values != "" {
@@ -243,7 +243,7 @@ func readValues(flags renderFlags) (map[string]string, error) {
 			if value.Kind != yamlv3.ScalarNode {
 				return nil, fmt.Errorf("%s:%d: %s isn't text: put its YAML in quotes", flags.values, value.Line, name)
 			}
-			values[name] = value.Value // as it is written: a variable is a text
+			values[name] = value.Value // as written: a variable is a text
 		}
 	}
 	for _, pair := range flags.set {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSamplesOfCommands: commands that need values take samples where there are none, and say which in a line.
+// TestSamplesOfCommands: commands that need values take samples if there are none, and say which in a line.
 func TestSamplesOfCommands(t *testing.T) {
 	own := libvirtRelease(t, strings.NewReplacer("name: libvirt-default\n", "name: ${CLASS}\n", "demo.example.com", "${DOMAIN}"))
 	for _, line := range [][]string{
@@ -17,7 +17,7 @@ func TestSamplesOfCommands(t *testing.T) {
 		if got.status != exitFine {
 			t.Errorf("%q: status %d: %s", line, got.status, got.stderr)
 		}
-		if strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "made-up values CLUSTER_NAME=demo, ") && !strings.Contains(got.stderr, "made-up values CLASS=libvirt-default, CLUSTER_NAME=demo, ") ||
+		if strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "generated values CLUSTER_NAME=demo, ") && !strings.Contains(got.stderr, "generated values CLASS=libvirt-default, CLUSTER_NAME=demo, ") ||
 			!strings.Contains(got.stderr, "--set NAME=VALUE, --values FILE or --env") {
 			t.Errorf("%q: stderr is %q", line, got.stderr)
 		}
@@ -46,7 +46,7 @@ providers:
 		t.Fatal(err)
 	}
 	got = execute(t, "templates", "render", own, "--set", "CLUSTER_NAME=given")
-	if !strings.Contains(got.stdout, "name: given") || !strings.Contains(got.stdout, "host: 192.0.2.66") || !strings.Contains(got.stderr, `the sampleValues "usual" of clusterctl-release.yaml for CONTROL_PLANE_ENDPOINT_IP, and made-up values`) {
+	if !strings.Contains(got.stdout, "name: given") || !strings.Contains(got.stdout, "host: 192.0.2.66") || !strings.Contains(got.stderr, `the sampleValues "usual" of clusterctl-release.yaml for CONTROL_PLANE_ENDPOINT_IP, and generated values`) {
 		t.Errorf("with sampleValues: %s\n%s", got.stderr, got.stdout)
 	}
 }
@@ -55,7 +55,7 @@ providers:
 func TestValuesOfTheEnvironment(t *testing.T) {
 	own := libvirtRelease(t, strings.NewReplacer())
 	requireFailure(t, execute(t, "templates", "render", own, "--env", "--set", "LIBVIRT_IMAGE_URL=a"), exitFailed,
-		"no values for CLUSTER_NAME, CONTROL_PLANE_ENDPOINT_IP, KUBERNETES_VERSION, LIBVIRT_IMAGE_CHECKSUM: give them by --set NAME=VALUE or --values FILE")
+		"no values for CLUSTER_NAME, CONTROL_PLANE_ENDPOINT_IP, KUBERNETES_VERSION, LIBVIRT_IMAGE_CHECKSUM: set them with --set NAME=VALUE or --values FILE")
 	for name, value := range map[string]string{
 		"CLUSTER_NAME": "from-environment", "CONTROL_PLANE_ENDPOINT_IP": "192.0.2.88", "KUBERNETES_VERSION": "v1.35.1", "LIBVIRT_IMAGE_CHECKSUM": "sha256:0",
 	} {

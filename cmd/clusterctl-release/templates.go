@@ -14,7 +14,7 @@ func newTemplatesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "templates",
 		Short: "List the variables of cluster templates, and render them",
-		Long:  `Templates shows what the cluster templates of a release ask for, and what clusterctl makes of them.`,
+		Long:  `Templates shows the variables of a release's cluster templates, and what clusterctl renders from them.`,
 		Example: `  clusterctl release templates variables out/release/infrastructure-demo/v0.1.0
   clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --flavor ha --values values.yaml`,
 		Args: cobra.NoArgs,
@@ -62,7 +62,7 @@ func templatesOf(cmd *cobra.Command, location, flavor string) ([]release.File, e
 	return []release.File{f}, err
 }
 
-// flavorOf returns the template of a flavor, "default" and "" being cluster-template.yaml.
+// flavorOf returns the template of a flavor; "default" and "" are cluster-template.yaml.
 func flavorOf(r *release.Release, flavor string) (release.File, error) {
 	if flavor == "default" {
 		flavor = ""
@@ -99,14 +99,14 @@ func newTemplatesRenderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render RELEASE",
 		Short: "Render a template as clusterctl does",
-		Long: `Render prints what ` + "`clusterctl generate cluster`" + ` would print without a management cluster: every
-ClusterClass that the template names comes along.
+		Long: `Render prints what ` + "`clusterctl generate cluster`" + ` would print without a management cluster,
+including every ClusterClass that the template names.
 
 ` + valuesHelp,
 		Example: `  # With sample values
   clusterctl release templates render out/release/infrastructure-demo/v0.1.0
 
-  # With the values that clusterctl would take, and one more
+  # With the values that clusterctl would use, and one more
   clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --env --set CLUSTER_NAME=demo`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runRender(cmd, args[0], flags) },

@@ -21,14 +21,14 @@ func newTemplatesExpandCommand() *cobra.Command {
 	var with []string
 	cmd := &cobra.Command{
 		Use:   "expand RELEASE",
-		Short: "Make the objects that Cluster API makes of a Cluster with a topology",
+		Short: "Generate the objects that Cluster API generates for a Cluster with a topology",
 		Long: `Expand renders a flavor whose Cluster names a ClusterClass, and prints the objects that Cluster API's
-topology controller would make of it, by that controller's own code and without any cluster. Names that
-Cluster API makes at random end in -00000. With --diff it prints the differences from another release.
+topology controller would generate, with that controller's own code and without a cluster. Names that
+Cluster API generates at random end in -00000. With --diff it prints the differences from another release.
 
-Cluster API's own kinds and those of its kubeadm providers are known. Where the class is made of other
-providers' kinds, give their releases by --with: templates then get the defaults of their schemas. A
-ClusterClass that the release lacks is taken from them too.
+Cluster API's own kinds and those of its kubeadm providers are known. If the class uses kinds of other
+providers, name their releases with --with: templates then get the defaults of their schemas. They may
+also contain a ClusterClass that the release lacks.
 
 ` + valuesHelp,
 		Example: `  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --values values.yaml
@@ -63,11 +63,11 @@ ClusterClass that the release lacks is taken from them too.
 	}
 	addRenderFlags(cmd, &flags)
 	cmd.Flags().StringArrayVar(&with, "with", nil, "release of another provider whose kinds and classes the flavor uses (repeat for more)")
-	cmd.Flags().StringVar(&compared, "diff", "", "another release: print what its objects have otherwise")
+	cmd.Flags().StringVar(&compared, "diff", "", "another release: print the differences from its objects")
 	return cmd
 }
 
-// expand returns the objects of a flavor of the release that an argument names, made with others.
+// expand returns the objects of a flavor of the release that an argument names, together with other releases.
 func expand(cmd *cobra.Command, location string, flags renderFlags, with []*release.Release) ([]unstructured.Unstructured, error) {
 	choice, err := chooseTemplate(cmd, location, flags, with)
 	if err != nil {
@@ -80,7 +80,7 @@ func expand(cmd *cobra.Command, location string, flags renderFlags, with []*rele
 	return made, nil
 }
 
-// printChanges prints a line for each object and field that a second list has otherwise than the first.
+// printChanges prints a line for each object and field that differs between two lists.
 func printChanges(w io.Writer, before, after []unstructured.Unstructured) {
 	name := func(o unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }
 	for _, b := range before {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal says whether a person watches what is written.
+// isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
 	if o, ok := w.(*output); ok {
 		w = o.w
@@ -21,14 +21,14 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// wantsColor says whether to use colours: on a terminal, unless NO_COLOR asks for none. An empty
-// NO_COLOR asks for nothing.
+// wantsColor reports whether to use colours: on a terminal, unless NO_COLOR is set and not empty.
+//
 // Source: no-color.org.
 func wantsColor(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && isTerminal(w) && os.Getenv("TERM") != "dumb"
 }
 
-// errorPrefix leads in an error, in colour where colours are wanted.
+// errorPrefix starts an error message, in colour if wanted.
 func errorPrefix(w io.Writer) string {
 	const prefix = "error: "
 	if !wantsColor(w) {
@@ -39,28 +39,28 @@ func errorPrefix(w io.Writer) string {
 	return red.Sprint(prefix)
 }
 
-// patience is how long a step may take before its progress is shown on a terminal, and logPatience in a log; tests have
-// less.
+// patience is the time until the progress of a step is shown on a terminal, and logPatience the time for a log; tests
+// use shorter times.
 var (
 	patience    = time.Second
 	logPatience = 5 * time.Second
 )
 
-// progress shows what is being done once it takes longer than patience. On anything but a terminal
-// it says what is waited for, and writes a line for each step that takes longer than logPatience.
+// progress shows the current step when it takes longer than patience. If the writer isn't a terminal, it writes what it
+// waits for, and a line for each step that takes longer than logPatience.
 type progress struct {
-	// out is where lines are written that nobody may miss; nil where the bar shows them.
+	// out receives lines that must not be missed; nil if the bar shows them.
 	out   io.Writer
 	mu    sync.Mutex
 	doing string
-	// late writes the line of the step in a log.
+	// late writes the line of a slow step to a log.
 	late *time.Timer
 	bar  *progressbar.ProgressBar
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// newProgress returns a progress that shows itself on w. Call close before anything else is written there.
+// newProgress returns a progress that writes to w. Call close before anything else is written there.
 func newProgress(w io.Writer) *progress {
 	p := &progress{stop: make(chan struct{})}
 	if !isTerminal(w) {
@@ -71,7 +71,7 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// show tells what is being done now.
+// show sets the current step.
 func (p *progress) show(doing string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,15 +92,15 @@ func (p *progress) show(doing string) {
 	})
 }
 
-// stopLate keeps the line of a step that has ended from being written.
+// stopLate prevents the line of a step that has ended.
 func (p *progress) stopLate() {
 	if p.late != nil {
 		p.late.Stop()
 	}
 }
 
-// report tells what is waited for. In a log, where no bar is, it is a line of its own: a pipeline that
-// waits for a server says so.
+// report shows what the program waits for. In a log, which has no bar, it writes a line: a pipeline that waits for a
+// server says so.
 func (p *progress) report(waiting string) {
 	if p.out == nil {
 		p.show(waiting)
@@ -121,7 +121,7 @@ func (p *progress) run(w io.Writer) {
 	p.mu.Lock()
 	p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(p.doing),
 		progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
-		// The bar's own clock would go on drawing, unguarded, after close; the one below does not.
+		// The bar's own clock would keep drawing, without the lock, after close; the clock below does not.
 		progressbar.OptionSetSpinnerChangeInterval(0))
 	p.mu.Unlock()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -137,7 +137,7 @@ func (p *progress) run(w io.Writer) {
 	}
 }
 
-// close takes the progress off the screen.
+// close removes the progress from the screen.
 func (p *progress) close() {
 	p.mu.Lock()
 	p.doing = ""

@@ -14,16 +14,15 @@ func newVerifyCommand() *cobra.Command {
 	var key, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "verify RELEASE",
-		Short: "Verify what is published: read it as clusterctl does, and check all of it",
-		Long: `Verify reads a published release, reads every file of it again through clusterctl's own client, holds
-the files against the checksums and the provenance published with them, and runs all checks. A RELEASE is
-what fetch takes, such as clusterctl's own URL of a provider.
+		Short: "Verify published releases: read them as clusterctl does, and check them",
+		Long: `Verify reads a published release, reads every file of it again through clusterctl's own client, compares
+the files with the published checksums and provenance, and runs all checks. A RELEASE has the same forms
+as for fetch, such as clusterctl's URL of a provider.
 
-With --key the provenance has to be
-signed by the private key that belongs to it; without it nobody's signature is looked at. A folder with
-a clusterctl.yaml is also read by what that says, as its users do.
+With --key, the provenance must be signed with the matching private key; without it, signatures are not
+checked. A folder with a clusterctl.yaml is also read with that configuration, as its users do.
 
-It ends with status 1 where something is wrong with what is published.`,
+It ends with status 1 if it finds a defect.`,
 		Example: `  clusterctl release verify https://github.com/OWNER/REPO/releases/v0.1.0/infrastructure-components.yaml
   clusterctl release verify https://github.com/OWNER/REPO/releases/tag/v0.1.0 --key release.pub
   clusterctl release verify out/repository
@@ -36,7 +35,7 @@ It ends with status 1 where something is wrong with what is published.`,
 	return cmd
 }
 
-// verify reads and checks what is published.
+// verify reads and checks published releases.
 func verify(cmd *cobra.Command, location, key string, options publish.Options) (*publish.Verification, *report.Report, error) {
 	config, err := loadSuppressions("")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// version is stamped by the Makefile; a `go install` of a tagged module has its version in the build info.
+// version is set by the Makefile; a `go install` of a tagged module has its version in the build info.
 var version = ""
 
 // toolVersion returns the version of this program.
@@ -26,7 +26,7 @@ func toolVersion() string {
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version of this program, and of the clusterctl code that it calls",
+		Short:   "Print the version of this program, and of the clusterctl code in it",
 		Example: `  clusterctl release version`,
 		Args:    cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cpuTimes are how long CPUs have worked, for whom.
+// cpuTimes are the CPU times of processes.
 type cpuTimes struct {
 	// of are the processes that this one has started, by the name of the program.
 	of map[string]time.Duration

@@ -51,7 +51,7 @@ func (c *callCounter) add(procedure uint32) {
 	c.calls[procedure]++
 }
 
-// take returns what was counted, and begins anew.
+// take returns what was counted, and begins again.
 func (c *callCounter) take() map[uint32]int {
 	c.lock.Lock()
 	defer c.lock.Unlock()

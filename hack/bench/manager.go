@@ -147,7 +147,7 @@ func (p *plant) follow(ctx context.Context, kind string, see func(u *unstructure
 		for event := range watch.ResultChan() {
 			u, is := event.Object.(*unstructured.Unstructured)
 			if !is || u.GetKind() != kind {
-				break // the watch has ended: begin anew
+				break // the watch has ended: begin again
 			}
 			if enough, err := see(u); enough || err != nil {
 				watch.Stop()

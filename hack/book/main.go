@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// run makes the book anew in a folder. A book with a link that leads nowhere is not made.
+// run makes the book again in a folder. A book with a link that leads nowhere is not made.
 func run(hugo, folder string) error {
 	kinds, err := list(".")
 	if err != nil {

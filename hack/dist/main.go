@@ -114,7 +114,7 @@ func (d *distribution) make(ctx context.Context, platforms []string, folder stri
 	return nil
 }
 
-// hasSource says whether the files are made of a commit and of nothing else.
+// hasSource reports whether the files are made of a commit and of nothing else.
 func (d *distribution) hasSource() bool {
 	return d.commit != "" && !strings.HasSuffix(d.commit, "-dirty")
 }

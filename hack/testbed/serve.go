@@ -128,7 +128,7 @@ func runTestbed() (err error) {
 	if second != nil {
 		defer func() { err = errors.Join(err, second.Stop()) }()
 	}
-	if startErr != nil { // the first one goes on
+	if startErr != nil { // the first one continues
 		fmt.Fprintln(os.Stderr, "testbed: starting the second management cluster:", startErr)
 		if err := replace(filepath.Join(s.dir, secondFolder, failedFile), []byte(startErr.Error())); err != nil {
 			return err

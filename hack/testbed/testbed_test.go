@@ -31,7 +31,7 @@ const (
 	kubectl  = "kubernetes-v1.36.3/kubectl"
 )
 
-// The tests are in a sandbox themselves, so that no testbed of theirs is left behind.
+// TestMain runs the tests in a sandbox, so that none of their testbeds is left behind.
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(func() error {
 		_, err := testbed.Tools(context.Background(), &testbed.Progress{})
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}, m.Run))
 }
 
-// user is somebody who plays with a testbed.
+// user is a user of a testbed.
 type user struct {
 	// testbed and clusterctl are the programs, and dir is the testbed's folder.
 	testbed, clusterctl, dir string

@@ -94,7 +94,7 @@ func up(second secondOptions) error {
 	return err
 }
 
-// start starts a testbed that goes on when this process ends, and keeps the lock.
+// start starts a testbed that continues when this process ends, and keeps the lock.
 func start(dir string, lock *os.File) error {
 	defer func() { _ = lock.Close() }()
 	// What an earlier one left, for it may have been killed.
@@ -111,7 +111,7 @@ func start(dir string, lock *os.File) error {
 	command := exec.Command("/proc/self/exe", serveCommand)
 	command.Args[0] = os.Args[0]
 	command.Stdout, command.Stderr = log, log
-	command.ExtraFiles = []*os.File{lock} // the lock is that of the open file, and goes on with it
+	command.ExtraFiles = []*os.File{lock} // the lock belongs to the open file
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	fmt.Fprintf(os.Stderr, "starting the testbed, which takes a minute, and longer the first time; its log is %s\n", log.Name())
 	if err := command.Start(); err != nil {

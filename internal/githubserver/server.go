@@ -145,7 +145,7 @@ func (s *Server) Latest() string {
 	return ""
 }
 
-// Public returns the files that anybody can download for a tag, or false where it is not public.
+// Public returns the files that anybody can download for a tag, or false if it is not public.
 func (s *Server) Public(tag string) (map[string][]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -94,7 +94,7 @@ func (s *Server) routeTags(w http.ResponseWriter, r *http.Request, parts []strin
 	reply(w, http.StatusOK, map[string]any{"name": parts[1], "commit": map[string]any{"id": commit}})
 }
 
-// createRelease makes a release with its links, all or nothing, and its tag where there is none.
+// createRelease makes a release with its links, all or nothing, and its tag if there is none.
 // Source: app/services/releases/create_service.rb of GitLab.
 func (s *Server) createRelease(w http.ResponseWriter, body []byte) {
 	var want struct {

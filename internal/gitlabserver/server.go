@@ -120,7 +120,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // access returns what a request may do: "write", "read", "" without a token, or "wrong". A deploy token
-// counts for files of packages only; anywhere else nobody looks at it.
+// counts for files of packages only; it is ignored elsewhere.
 // Source: GitLab docs, "REST API authentication"; "GitLab generic packages repository", "Authenticate to
 // the package registry"; "Deploy tokens", "GitLab public API"; gitlab-org/gitlab issue 333136.
 func (s *Server) access(r *http.Request, files bool) string {

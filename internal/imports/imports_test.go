@@ -20,7 +20,7 @@ import (
 const module = "github.com/clusterctl-release/clusterctl-release"
 
 // layers are the packages below pkg, the lowest first. A package imports packages of lower layers,
-// and none of its own layer or a higher one. A package that is not here yet needs a place.
+// and none itself layer or a higher one. A package that is not here yet needs a place.
 var layers = [][]string{
 	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest", "pkg/publish/transport", "pkg/yamledit"},
 	{"pkg/crdupdate", "pkg/provenance", "pkg/schemas", "pkg/tree"},
@@ -126,7 +126,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// skipFolder passes over what is not of this module.
+// skipFolder ignores what is not of this module.
 func skipFolder(root, dir, name string) error {
 	if dir == root {
 		return nil
@@ -191,7 +191,7 @@ func layer(pkg string) int {
 	return found
 }
 
-// within says whether a package is the one that a prefix names, or below it.
+// within reports whether a package is the one that a prefix names, or below it.
 func within(pkg, prefix string) bool {
 	return prefix == "." && pkg == "." || pkg == prefix || strings.HasPrefix(pkg, prefix+"/")
 }

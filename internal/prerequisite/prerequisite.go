@@ -9,7 +9,7 @@ import (
 )
 
 // Missing ends a test that lacks something; message says what, and how to get it. The test is skipped,
-// and fails where CI is in the environment: nobody reads there what was skipped.
+// and fails if CI is in the environment, where skipped tests go unnoticed.
 func Missing(tb testing.TB, message string) {
 	tb.Helper()
 	if os.Getenv("CI") != "" {

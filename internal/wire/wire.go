@@ -70,7 +70,7 @@ func FaultOf(r *http.Request) Fault {
 	return f
 }
 
-// Clock is a clock that goes on when somebody waits for it.
+// Clock is a clock that advances when a caller waits for it.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -105,9 +105,9 @@ func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 type Network struct {
 	// Hosts are the servers by their hosts.
 	Hosts map[string]http.Handler
-	// Clock goes on with each request.
+	// Clock advances with each request.
 	Clock *Clock
-	// Fault chooses what goes wrong with a request, of which it is told the number; nil is nothing.
+	// Fault chooses a failure for a request by its number; nil means none.
 	Fault func(number int, r *http.Request) Fault
 	// Secret is looked for in all traffic; it may be in the header SecretHeader to SecretHosts.
 	Secret, SecretHeader string
@@ -141,7 +141,7 @@ func (n *Network) Leaks() []string {
 	return slices.Clone(n.leaks)
 }
 
-// Dead says whether the process was killed.
+// Dead reports whether the process was killed.
 func (n *Network) Dead() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

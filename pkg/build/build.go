@@ -1,5 +1,5 @@
-// Package build makes releases of a source tree: for each provider of the release file its
-// components, its metadata, its templates and its classes, as one set of files.
+// Package build builds releases from a source tree: for each provider of the release file its components, metadata,
+// templates and classes, as one set of files.
 package build
 
 import (
@@ -18,45 +18,44 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// Options says what to build.
+// Options are the parameters of a build.
 type Options struct {
 	// Config is the release file.
 	Config *release.Config
 	// Version is the releases' version, e.g. "v0.1.0".
 	Version string
-	// Providers are the labels of those to build; none means all.
+	// Providers are the labels of the providers to build; none means all.
 	Providers []string
-	// Images are references by image name that win over those of the release file.
+	// Images are references by image name that override those of the release file.
 	Images map[string]string
-	// Progress is told what is being done; it may be nil.
+	// Progress receives the current step; it may be nil.
 	Progress func(doing string)
 }
 
-// Result is what a build made.
+// Result is the result of a build.
 type Result struct {
 	// Releases are in the order of the release file.
 	Releases []*release.Release
-	// Notes tell, by provider label, what a maintainer may want to fix in the tree.
+	// Notes are hints for maintainers about the tree, by provider label.
 	Notes []Note
 }
 
-// Note is something that a build changed or saw that is worth a look.
+// Note is a change or an observation of a build that a maintainer should look at.
 type Note struct {
 	// Provider is the label of the provider that the note is about.
 	Provider string
 	Message  string
 }
 
-// UsageError says that the options do not fit the release file.
+// UsageError means that the options do not fit the release file.
 type UsageError struct {
 	Message string
 }
 
 func (e *UsageError) Error() string { return e.Message }
 
-// Build makes the releases. Nothing is written, and nothing in the tree is changed; the same tree
-// and options give the same bytes. The error is a *UsageError where an option names a provider or
-// an image that is not there.
+// Build builds the releases. It writes nothing, and changes nothing in the tree; the same tree and options result in
+// the same bytes. The error is a *UsageError if an option names an unknown provider or image.
 func Build(ctx context.Context, t *tree.Tree, options Options) (*Result, error) {
 	if _, err := release.ParseVersion(options.Version); err != nil {
 		return nil, &UsageError{err.Error()}
@@ -68,7 +67,7 @@ func Build(ctx context.Context, t *tree.Tree, options Options) (*Result, error) 
 	result := &Result{}
 	used := map[string]bool{}
 	for _, provider := range providers {
-		// One after the other: kustomize's library keeps a schema for the whole process.
+		// Providers are built one after the other, because kustomize's library keeps one schema for the whole process.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -103,7 +102,7 @@ func chosen(options Options) ([]release.ProviderConfig, error) {
 	}
 	for _, label := range options.Providers {
 		if !slices.ContainsFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return p.Provider().Label() == label }) {
-			return nil, &UsageError{fmt.Sprintf("there is no provider %s in %s: it has %s", label, options.Config.Path, labels(options.Config.Providers))}
+			return nil, &UsageError{fmt.Sprintf("no provider %s in %s: it has %s", label, options.Config.Path, labels(options.Config.Providers))}
 		}
 	}
 	var providers []release.ProviderConfig
@@ -124,15 +123,15 @@ func labels(providers []release.ProviderConfig) string {
 	return strings.Join(all, ", ")
 }
 
-// built is one provider's release, and the components it has as objects.
+// built is one provider's release with the objects of its components.
 type built struct {
 	release    *release.Release
 	components *components.Components
 }
 
-// buildProvider makes the release of one provider.
+// buildProvider builds the release of one provider.
 func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfig) (*built, error) {
-	// The cheap parts first: a missing series is found before anything is built.
+	// Fast steps come first: a missing series is reported before the build.
 	metadataFile, err := readMetadata(t, options.Config.MetadataPath(provider), options.Version)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), withCommand(err, t, options, provider))
@@ -157,7 +156,7 @@ func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfi
 	return &built{release: r, components: c}, nil
 }
 
-// readMetadata returns the tree's metadata.yaml as it is, once it is sure that it has the version's series.
+// readMetadata returns the tree's metadata.yaml unchanged. It fails if the version's series is missing.
 func readMetadata(t *tree.Tree, path, version string) (release.File, error) {
 	data, err := t.ReadFile(path)
 	if err != nil {
@@ -173,8 +172,8 @@ func readMetadata(t *tree.Tree, path, version string) (release.File, error) {
 	return release.File{Name: release.MetadataFile, Data: data}, nil
 }
 
-// withCommand adds to an error on a missing metadata.yaml or series the command that adds it, with the
-// contract that the provider's CRDs carry.
+// withCommand adds the command that adds a missing metadata.yaml or series to an error, with the contract in the labels
+// of the provider's CRDs.
 func withCommand(err error, t *tree.Tree, options Options, provider release.ProviderConfig) error {
 	var noSeries *metadata.NoSeriesError
 	if !errors.As(err, &noSeries) && !errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +181,7 @@ func withCommand(err error, t *tree.Tree, options Options, provider release.Prov
 	}
 	contract := ""
 	if c, buildErr := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images}); buildErr == nil {
-		contract = metadata.ContractOf(c.Objects) // without it the build says what is wrong once there is metadata
+		contract = metadata.ContractOf(c.Objects) // without it, the next build reports the problem
 	}
 	path := options.Config.MetadataPath(provider)
 	command := func(contract string) string {
@@ -198,7 +197,7 @@ func withCommand(err error, t *tree.Tree, options Options, provider release.Prov
 			known := metadata.KnownContracts()
 			contract = known[len(known)-1]
 		}
-		return fmt.Errorf("%w: every release needs one: `%s` begins it", err, command(contract))
+		return fmt.Errorf("%w: every release needs one: `%s` creates it", err, command(contract))
 	}
 	if contract == "" {
 		contract = noSeries.Likely

@@ -98,7 +98,7 @@ func TestBuildErrors(t *testing.T) {
 		says    []string
 	}{
 		{name: "unknown provider", usage: true, options: build.Options{Providers: []string{"infrastructure-other"}},
-			says: []string{"there is no provider infrastructure-other", "clusterctl-release.yaml", "it has infrastructure-demo"}},
+			says: []string{"no provider infrastructure-other in", "clusterctl-release.yaml", "it has infrastructure-demo"}},
 		{name: "unused image", usage: true, options: build.Options{Images: map[string]string{"other": "registry.example.com/other:v1"}},
 			says: []string{"--image other=registry.example.com/other:v1", "infrastructure-demo", `no container of infrastructure-demo has an image called "other"`}},
 		{name: "no version", usage: true, options: build.Options{Version: "0.1.0"}, says: []string{`"0.1.0"`, "v0.1.0"}},

@@ -97,7 +97,7 @@ func pruned(o unstructured.Unstructured) map[string]any {
 	return kept
 }
 
-// prune returns a value without what is empty, or nil where nothing is left.
+// prune returns a value without what is empty, or nil if nothing is left.
 func prune(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

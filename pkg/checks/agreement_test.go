@@ -21,7 +21,7 @@ import (
 var refusing = []string{"components-parse", "variable-syntax", "namespace-single", "namespace-missing", "image-canonical", "ca-injection", "as-clusterctl"}
 
 // TestRefusalsAreClusterctls holds the errors of these checks, in all of their cases, against what
-// clusterctl makes of the same components.
+// clusterctl prepares from the same components.
 func TestRefusalsAreClusterctls(t *testing.T) {
 	for _, id := range refusing {
 		data, err := os.ReadFile(filepath.Join(pinned.Root(t), "testdata", "checks", id+".yaml"))

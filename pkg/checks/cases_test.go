@@ -39,10 +39,10 @@ type checkCase struct {
 	Version  string `json:"version"`
 	// Rename is another name for the provider.
 	Rename string `json:"rename"`
-	// Empty starts from no files at all.
+	// Empty starts without files.
 	Empty bool   `json:"empty"`
 	Edits []edit `json:"edits"`
-	// Previous are the edits that make the release before of the own one.
+	// Previous are the edits that make the previous release of the own one.
 	Previous []edit `json:"previous"`
 	// With are releases of other providers that the release is checked with.
 	With []checkCase `json:"with"`
@@ -255,7 +255,7 @@ func (c checkCase) setSource(t *testing.T, subject *checks.Subject) {
 	}
 }
 
-// isFinding says whether a finding is the wanted one: all parts are equal, and the last of four is contained.
+// isFinding reports whether a finding is the wanted one: all parts are equal, and the last of four is contained.
 func isFinding(got, want string) bool {
 	parts, wanted := strings.SplitN(got, " | ", 4), strings.SplitN(want, " | ", 4)
 	for i, part := range wanted {
@@ -435,7 +435,7 @@ func itemOf(t *testing.T, list []any, step any) int {
 	return found[0]
 }
 
-// holds says whether a value is, or holds anywhere, another one.
+// holds reports whether a value is, or holds anywhere, another one.
 func holds(value, wanted any) bool {
 	is := func(item any) bool { return holds(item, wanted) }
 	switch value := value.(type) {

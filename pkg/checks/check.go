@@ -1,5 +1,5 @@
-// Package checks holds the rules that a release of a Cluster API provider is checked against. A
-// check is a function from a release to findings; it knows nothing of how findings are shown.
+// Package checks holds the rules that a release of a Cluster API provider is checked against. A check is a function
+// from a release to findings. It doesn't know how findings are shown.
 package checks
 
 import (
@@ -21,19 +21,19 @@ type Severity string
 
 // The severities, the most severe first.
 const (
-	// Error is what clusterctl or a MUST of the contract refuses, or what loses users' data or
-	// their way to upgrade.
+	// Error is a defect that clusterctl refuses, that breaks a MUST of the contract, or that loses users' data or their
+	// way to upgrade.
 	Error Severity = "error"
-	// Warning is a SHOULD of the contract, or a trap that bites later.
+	// Warning is a defect that breaks a SHOULD of the contract, or that causes trouble later.
 	Warning Severity = "warning"
-	// Note is worth knowing.
+	// Note is a fact that users have to know.
 	Note Severity = "note"
 )
 
 // severities are ordered from the most severe to the least.
 var severities = []Severity{Error, Warning, Note}
 
-// ParseSeverity returns the severity of a name. Any other name is an error that lists them.
+// ParseSeverity returns the severity with a name. For any other name, the error lists the names.
 func ParseSeverity(name string) (Severity, error) {
 	if !slices.Contains(severities, Severity(name)) {
 		return "", fmt.Errorf("%q isn't a severity: use error, warning or note", name)
@@ -41,12 +41,12 @@ func ParseSeverity(name string) (Severity, error) {
 	return Severity(name), nil
 }
 
-// AtLeast says whether a severity is as severe as another, or more severe.
+// AtLeast reports whether a severity is at least as severe as another.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(severities, s) <= slices.Index(severities, other)
 }
 
-// Group is what part of a release a check is about.
+// Group is the part of a release that a check is about.
 type Group string
 
 // The groups, in the order of reports.
@@ -57,55 +57,54 @@ const (
 	Contract     Group = "contract"
 	Templates    Group = "templates"
 	ClusterClass Group = "clusterclass"
-	// Ownership checks are about what `clusterctl move` takes: of releases, of dumps and of clusters.
+	// Ownership checks are about the objects that `clusterctl move` moves: in releases, dumps and clusters.
 	Ownership Group = "ownership"
-	// Upgrade checks need the release before; without it they are silent.
+	// Upgrade checks compare with the previous release; without it they report nothing.
 	Upgrade Group = "upgrade"
 )
 
 // Check is one rule.
 type Check struct {
-	// ID names the check for ever: reports, suppressions and the book use it.
+	// ID names the check and never changes: reports, suppressions and the book use it.
 	ID    string
 	Group Group
-	// Severity is that of its findings, where a finding has none of its own.
+	// Severity is the severity of findings without their own.
 	Severity Severity
 	// Title says in a line what the check looks for.
 	Title string
-	// Source is the document and heading that the rule comes from.
+	// Source is the document and heading of the rule.
 	Source string
-	// Run is nil if only dumps and clusters are checked, or if List.Run itself reports the finding.
+	// Run is nil if the check is only for dumps and clusters, or if List.Run itself reports the finding.
 	Run RunFunc
-	// Ahead, if not nil, derives what Run needs and takes longest, while the checks before it run.
+	// Ahead, if not nil, derives the slowest value that Run needs, while earlier checks run.
 	Ahead func(ctx context.Context, s *Subject)
 }
 
-// RunFunc reports what is wrong in a release. It ends with the context, and returns why it could not finish.
+// RunFunc reports the defects of a release. It ends with the context. The error says why it could not finish.
 type RunFunc func(ctx context.Context, s *Subject, report Report) error
 
-// Report takes one finding of a check; the engine fills in what the check's own fields say.
+// Report takes one finding of a check; the engine sets the fields that come from the check.
 type Report func(Finding)
 
-// Finding is one thing that is wrong.
+// Finding is one defect.
 type Finding struct {
 	manifest.Place
-	// ID, Severity and Source are those of the check, unless the finding has a severity of its own.
+	// ID, Severity and Source are those of the check, unless the finding sets a severity.
 	ID       string
 	Severity Severity
 	Source   string
-	// Message says what is wrong, and what comes of it.
+	// Message says what is wrong and which consequence it has.
 	Message string
 	// Fix says what to do.
 	Fix string
-	// Cause groups findings that have one cause, also across files: findings of a check with the same
-	// Cause and severity are reported as the first of them. Without it, findings are grouped that say
-	// the same of the same field and kind.
+	// Cause groups findings with one cause, also across files: of findings of a check with the same Cause and severity,
+	// the first is reported. Without a Cause, findings with the same message, field and kind form a group.
 	Cause string
 	// MorePlaces are the places of the findings that are grouped under this one.
 	MorePlaces []manifest.Place
 }
 
-// Few lists names, and of many the first and how many more there are.
+// Few lists names. Of a long list it returns the first names and the number of the rest.
 func Few(names []string) string {
 	const most = 30
 	if len(names) <= most {
@@ -117,30 +116,30 @@ func Few(names []string) string {
 // Suppressed is a finding that the release file turns off.
 type Suppressed struct {
 	Finding
-	// Reason is the one that the release file gives.
+	// Reason is the reason in the release file.
 	Reason string
 }
 
-// Result is what the checks found in one release, or in one dump or cluster.
+// Result has the findings of one release, dump or cluster.
 type Result struct {
-	// Release is nil where something else was checked, which Source names for people.
+	// Release is nil if a dump or a cluster was checked, which Source names for users.
 	Release    *release.Release
 	Source     string
 	Findings   []Finding
 	Suppressed []Suppressed
-	// Graphs are the owner graphs of the release's templates, where the Subject asks for them, or that of
-	// the dump or cluster.
+	// Graphs are the owner graphs of the release's templates, if the Subject wants them, or the graph of the dump or
+	// cluster.
 	Graphs []TemplateGraph
 }
 
-// TemplateGraph is the owner graph of what a template becomes, or of a dump or cluster.
+// TemplateGraph is the owner graph of the objects of a template, or of a dump or cluster.
 type TemplateGraph struct {
 	// Template is the name of the file, "" for a dump or cluster.
 	Template string
 	Graph    *move.Graph
 }
 
-// Count returns how many findings have a severity.
+// Count returns the number of findings with a severity.
 func (r *Result) Count(severity Severity) int {
 	n := 0
 	for _, f := range r.Findings {
@@ -154,7 +153,7 @@ func (r *Result) Count(severity Severity) int {
 // List is a list of checks in the order of reports.
 type List []Check
 
-// Find returns the check of an id. The error names the ids that come near.
+// Find returns the check with an ID. The error names similar IDs.
 func (l List) Find(id string) (Check, error) {
 	var near []string
 	for _, c := range l {
@@ -168,14 +167,13 @@ func (l List) Find(id string) (Check, error) {
 	if len(near) > 0 {
 		return Check{}, fmt.Errorf("there is no check %q; is it %s?", id, strings.Join(near, ", or "))
 	}
-	return Check{}, fmt.Errorf("there is no check %q: --list has them all", id)
+	return Check{}, fmt.Errorf("there is no check %q: --list shows all checks", id)
 }
 
-// maxFindings is how many findings of one check are told apart: a file may have more faults than
-// anybody reads.
+// maxFindings is the number of findings of one check that are listed: a file may have more defects than users read.
 const maxFindings = 1000
 
-// findings returns what the check finds. Of more than maxFindings the last says how many there are.
+// findings returns the findings of the check. The last of more than maxFindings gives the number of the rest.
 func (c Check) findings(ctx context.Context, s *Subject) ([]Finding, error) {
 	var findings []Finding
 	more := map[Severity]int{}
@@ -215,15 +213,15 @@ type Failure struct {
 
 // Error implements error.
 func (f *Failure) Error() string {
-	return fmt.Sprintf("check %s of %s failed: %v (findings of it may be missing: remove the cause and check again, or report a bug)", f.Check, f.Subject, f.Err)
+	return fmt.Sprintf("check %s of %s failed: %v (its findings may be incomplete: remove the cause and check again, or report a bug)", f.Check, f.Subject, f.Err)
 }
 
 // Unwrap returns the error of the check.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Run runs the checks on a release. It returns their findings by file, place and check, with one finding for
-// each cause. If the context ends first, it returns the context's error and no result. If checks fail, it
-// returns their Failures, joined, and the findings of all checks.
+// Run runs the checks on a release. It returns their findings by file, place and check, with one finding for each
+// cause. If the context ends first, it returns the context's error and no result. If checks fail, it returns their
+// joined Failures together with the findings of all checks.
 func (l List) Run(ctx context.Context, s *Subject) (*Result, error) {
 	var ahead sync.WaitGroup
 	defer ahead.Wait()

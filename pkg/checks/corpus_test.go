@@ -168,7 +168,7 @@ var foundIn = map[string][]string{
 	"as-clusterctl":              nil, // what is refused has a name already
 }
 
-// aboutInstalling says whether a check is about what `clusterctl generate provider` reads.
+// aboutInstalling reports whether a check is about what `clusterctl generate provider` reads.
 func aboutInstalling(t *testing.T, id string) bool {
 	t.Helper()
 	check, err := catalog.All().Find(id)

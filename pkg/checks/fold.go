@@ -9,9 +9,9 @@ import (
 // listIndex matches the index of a list item in the path of a field.
 var listIndex = regexp.MustCompile(`\[[0-9]+\]`)
 
-// cause returns what a finding has in common with the findings that it is reported with. Without a
-// Cause of its own, that is its text, the kind of the object and the field. An error then stays within
-// its file: the reader of a file that clusterctl refuses has to find the error there.
+// cause returns the key by which findings are grouped. Without a Cause, it is the message, the kind of the object and
+// the field. An error without a Cause is then grouped only within its file, because users have to find each error in a
+// file that clusterctl refuses.
 func (f Finding) cause() string {
 	parts := []string{f.ID, string(f.Severity), f.Cause}
 	if f.Cause == "" {
@@ -23,8 +23,8 @@ func (f Finding) cause() string {
 	return strings.Join(parts, "\x00")
 }
 
-// fold joins findings of one check that have one cause. The first of them stays, with the places of
-// the others in MorePlaces.
+// fold joins findings of one check with the same cause. The first of them stays, with the places of the others in
+// MorePlaces.
 func fold(findings []Finding) []Finding {
 	folded := make([]Finding, 0, len(findings))
 	first := map[string]int{}

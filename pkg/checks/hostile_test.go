@@ -158,7 +158,7 @@ func spoil(random *rand.Rand, value any) {
 	}
 }
 
-// hostileTexts are files that take more than they look like, or are no text at all.
+// hostileTexts are files that cost more than they seem to, or that are not text.
 var hostileTexts = []struct {
 	name, text string
 	// fine says that a template may look like that.

@@ -21,7 +21,7 @@ var mutants = flag.Bool("mutants", false, "print the matrix of planted defects a
 // TestMutants plants every bad case into the own release and prints a matrix: how many forms of a
 // defect were planted, how many the right check found, and which other checks spoke up.
 //
-// TestCases holds the same; this is for people, who run it by `make mutants`.
+// TestCases covers the same; this test is for people, who run it with `make mutants`.
 func TestMutants(t *testing.T) {
 	if !*mutants {
 		return

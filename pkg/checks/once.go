@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// OnceValue returns a function that derives a value from a Subject when it is first called with that
-// Subject, and returns the same value from then on.
+// OnceValue returns a function that derives a value from a Subject at its first call with that Subject, and returns the
+// same value afterwards.
 func OnceValue[T any](derive func(s *Subject) T) func(s *Subject) T {
 	key := new(byte)
 	return func(s *Subject) T {
@@ -18,8 +18,8 @@ func OnceValue[T any](derive func(s *Subject) T) func(s *Subject) T {
 	}
 }
 
-// OnceValues is OnceValue for what takes long or may fail. An error stays, that of a context too: a Subject is
-// for one Run.
+// OnceValues is OnceValue for functions that take long or may fail. An error is kept as well, even that of a context,
+// because a Subject is for one Run.
 func OnceValues[T any](derive func(ctx context.Context, s *Subject) (T, error)) func(ctx context.Context, s *Subject) (T, error) {
 	key := new(byte)
 	return func(ctx context.Context, s *Subject) (T, error) {

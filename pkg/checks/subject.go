@@ -17,28 +17,28 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// Subject is a release that is checked, with what there is to know about it. What its files hold is
-// read once, when the first check asks for it. A Subject is for one Run.
+// Subject is a release that is checked, with its context. The content of its files is read once, when the first check
+// needs it. A Subject is for one Run.
 type Subject struct {
 	Release *release.Release
-	// Previous is the release before this one, or nil.
+	// Previous is the previous release this one, or nil.
 	Previous *release.Release
 	// With are releases of other providers whose kinds the templates use.
 	With []*release.Release
-	// Config is the provider's entry in its tree's release file, or nil where that is not known.
+	// Config is the provider's entry in its tree's release file, or nil if it is not known.
 	Config *release.ProviderConfig
-	// Source is the tree that the release is made from, or nil where that is not known.
+	// Source is the source tree of the release, or nil if it is not known.
 	Source *Source
-	// WantsGraphs asks for the owner graphs of the templates in the Result: they take much memory.
+	// WantsGraphs requests the owner graphs of the templates in the Result: they take much memory.
 	WantsGraphs bool
 
-	// derived has what OnceValue and OnceValues derived.
+	// derived contains the values that OnceValue and OnceValues derived.
 	derived sync.Map
-	// graphs are those that WantsGraphs asks for.
+	// graphs are the graphs that WantsGraphs requests.
 	graphs []TemplateGraph
 }
 
-// parsed are the objects of a file, with the error at which reading ended.
+// parsed are the objects of a file, with the error that ended reading.
 type parsed struct {
 	documents []*manifest.Document
 	err       *manifest.SyntaxError
@@ -50,15 +50,15 @@ type Source struct {
 	Config *release.Config
 }
 
-// KeepGraph keeps the owner graph of a template for the Result, where WantsGraphs asks for it.
+// KeepGraph keeps the owner graph of a template for the Result, if WantsGraphs is set.
 func (s *Subject) KeepGraph(template string, graph *move.Graph) {
 	if s.WantsGraphs {
 		s.graphs = append(s.graphs, TemplateGraph{Template: template, Graph: graph})
 	}
 }
 
-// Components returns the objects of the components YAML; what was read before a syntax error is
-// among them. The error is nil where the release has no components at all.
+// Components returns the objects of the components YAML, including those before a syntax error. The error is nil if the
+// release has no components.
 func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
 	p := readComponents(s)
 	return p.documents, p.err
@@ -71,7 +71,7 @@ var readComponents = OnceValue(func(s *Subject) parsed {
 	}
 	documents, err := manifest.Parse(file.Name, file.Data)
 	if err != nil {
-		// What a variable stands for may be what makes it YAML: clusterctl reads it substituted.
+		// A variable's value may be what makes the file YAML: clusterctl reads it after substitution.
 		if rendered, ok := templates.WithDefaults(file.Data); ok {
 			if substituted, again := manifest.Parse(file.Name, rendered); again == nil {
 				documents, err = substituted, nil
@@ -83,9 +83,9 @@ var readComponents = OnceValue(func(s *Subject) parsed {
 	return parsed{documents, syntax}
 })
 
-// Objects returns the objects of the components YAML of the given kinds, or all of them. Where the
-// file can't be read to its end there are none: what one object names may be in the part that is not
-// read, and components-parse says so.
+// Objects returns the objects of the components YAML of the given kinds, or all of them. The list is empty if the file
+// can't be read completely, because an object that another one names may be in the unread part. components-parse
+// reports that.
 func (s *Subject) Objects(kinds ...string) []*manifest.Document {
 	documents, err := s.Components()
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Subject) Objects(kinds ...string) []*manifest.Document {
 	return chosen
 }
 
-// Object returns the object of a kind and name. clusterctl puts all into one namespace, so none is asked for.
+// Object returns the object with a kind and name. It needs no namespace, because clusterctl puts all objects into one.
 func (s *Subject) Object(kind, name string) *manifest.Document {
 	for _, d := range s.Objects(kind) {
 		if d.Object.GetName() == name {
@@ -131,23 +131,23 @@ var readMetadata = OnceValue(func(s *Subject) func() (*metadata.File, error) {
 // CRD is a custom resource definition of the components.
 type CRD = contract.CRD
 
-// CRDs returns the custom resource definitions of the components. One that does not fit its own
-// Go type is left out; the API server would refuse it, and crd-valid says so.
+// CRDs returns the CRDs of the components. It skips a CRD that does not fit its Go type; the API server would refuse
+// it, and crd-valid reports it.
 func (s *Subject) CRDs() []CRD {
 	return readCRDs(s)
 }
 
 var readCRDs = OnceValue(func(s *Subject) []CRD { return contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
 
-// KnownKinds returns the kinds of this release, of those it is checked with, and of the core. What
-// can't be read of another release is left out: it is that release's own to be checked.
+// KnownKinds returns the kinds of this release, of those that it is checked with, and of the core. It skips unreadable
+// parts of other releases, which their own checks report.
 func (s *Subject) KnownKinds() *schemas.Kinds {
 	return readKinds(s)
 }
 
 var readKinds = OnceValue(func(s *Subject) *schemas.Kinds { return schemas.Of(s.KnownCRDs()...) })
 
-// KnownCRDs returns the CRDs of the release and of those it is checked with.
+// KnownCRDs returns the CRDs of the release and of those that it is checked with.
 func (s *Subject) KnownCRDs() []*apiextensionsv1.CustomResourceDefinition {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for i := range s.CRDs() {

@@ -6,15 +6,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// SuppressionUnused has no Run: the engine reports it when all other checks have been run.
+// SuppressionUnused has no Run: the engine reports it after all other checks.
 var SuppressionUnused = Check{
 	ID: "suppression-unused", Group: Repository, Severity: Warning,
 	Title:  "Each suppression of the release file turns off a finding",
 	Source: release.ConfigFile,
 }
 
-// suppress takes out the findings that the release file turns off, and reports what turns off nothing, except
-// for checks that may miss findings.
+// suppress removes the findings that the release file turns off. It reports suppressions without a finding, except for
+// checks that may have missed findings.
 func (s *Subject) suppress(findings []Finding, silent map[string]bool) *Result {
 	result := &Result{Release: s.Release}
 	if s.Config == nil {
@@ -48,14 +48,14 @@ func (s *Subject) suppress(findings []Finding, silent map[string]bool) *Result {
 		}
 		result.Findings = append(result.Findings, Finding{
 			ID: SuppressionUnused.ID, Severity: SuppressionUnused.Severity, Source: SuppressionUnused.Source,
-			Message: fmt.Sprintf("suppress[%d] of %s turns off %s, and there is no such finding", i, s.Release.Provider.Label(), what),
-			Fix:     "take it out of " + release.ConfigFile + ", or fix what it names",
+			Message: fmt.Sprintf("suppress[%d] of %s turns off %s, but no such finding exists", i, s.Release.Provider.Label(), what),
+			Fix:     "remove it from " + release.ConfigFile + ", or correct it",
 		})
 	}
 	return result
 }
 
-// matches says whether a suppression is for a finding.
+// matches reports whether a suppression applies to a finding.
 func matches(s release.Suppression, f Finding) bool {
 	return s.Check == f.ID && (s.File == "" || s.File == f.File) && (s.Object == "" || s.Object == f.Object.String())
 }

@@ -86,7 +86,7 @@ var foundInTemplates = map[string][]string{
 	},
 	// Scaleway has such rules in a version that Cluster API does not read any more.
 	"clusterclass-dry-run-immutability": {"infrastructure-ionoscloud", "infrastructure-linode-linode", "infrastructure-openstack"},
-	"assets-complete":                   nil, // nobody knows their trees
+	"assets-complete":                   nil, // their trees are unknown
 }
 
 // TestCorpusTemplateFindings looks for what the checks of templates find, and for silence everywhere else.

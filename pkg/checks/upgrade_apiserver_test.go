@@ -152,20 +152,20 @@ func TestPlaceholderOnCreate(t *testing.T) {
 	})
 }
 
-// changesNothing says whether an object is installed as it is written, and both releases have the same.
+// changesNothing reports whether an object is installed as it is written, and both releases have the same.
 func changesNothing(before, after unstructured.Unstructured) bool {
 	_, converted, _ := unstructured.NestedMap(before.Object, "spec", "conversion", "webhook") // which has a CA in a cluster
 	return !converted && equality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
-// deletedByClusterctl says whether clusterctl upgrade deletes a cluster-scoped object before it makes
+// deletedByClusterctl reports whether clusterctl upgrade deletes a cluster-scoped object before it makes
 // the new one.
 // Source: clusterctl, client/cluster components.go, Delete.
 func deletedByClusterctl(o unstructured.Unstructured) bool {
 	return o.GetKind() != "CustomResourceDefinition" && strings.HasPrefix(o.GetName(), "caplv-system-")
 }
 
-// installable returns the objects that clusterctl makes of a release's components.
+// installable returns the objects that clusterctl prepares from a release's components.
 func installable(t *testing.T, r *release.Release) []unstructured.Unstructured {
 	t.Helper()
 	return installableIn(t, r, "")

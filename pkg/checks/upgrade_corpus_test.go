@@ -74,7 +74,7 @@ func field(o object, path ...string) object {
 
 func byWebhook(o object) bool { return field(o, "spec", "conversion")["strategy"] == "Webhook" }
 
-// storedSpec returns the schema of the spec in the version that a definition stores, or nil where it takes
+// storedSpec returns the schema of the spec in the version that a definition stores, or nil if it takes
 // fields that it does not name.
 func storedSpec(o object) object {
 	for _, v := range crdVersions(o) {
@@ -210,7 +210,7 @@ func (c oneChange) compare(t *testing.T, label, name string, s *checks.Subject) 
 }
 
 // withOneChange returns a release twice, the second time with a change of the first object that can have
-// it, and the kind and name of that object; "" where there is none. Both are written the same way.
+// it, and the kind and name of that object; "" if there is none. Both are written the same way.
 func withOneChange(t *testing.T, r *release.Release, c oneChange) (before, after *release.Release, name string) {
 	t.Helper()
 	subject := &checks.Subject{Release: r}

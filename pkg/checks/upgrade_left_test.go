@@ -22,7 +22,7 @@ import (
 )
 
 // TestLeftObjectsAreThoseOfClusterctl plays, for all cases of object-left, the first half of an upgrade on
-// a real API server: the release before is created, and deleted as clusterctl upgrade does, both by
+// a real API server: the previous release is created, and deleted as clusterctl upgrade does, both by
 // clusterctl's own code. What is still there and not in the new release is what the check has to name.
 func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 	prerequisite.APIServer(t)

@@ -44,10 +44,10 @@ const batchSize = 50
 type outcome struct {
 	// Refused are the objects of which the API server refuses what clusterctl does.
 	Refused []string
-	// Left are objects, and labels and webhooks of objects, that only the release before has and that
+	// Left are objects, and labels and webhooks of objects, that only the previous release has and that
 	// the cluster still has.
 	Left []string
-	// NotUpdated are the objects that the API server refuses to update, though clusterctl may make them anew.
+	// NotUpdated are the objects that the API server refuses to update, though clusterctl may make them again.
 	NotUpdated []string
 	// Lost are the fields of stored objects that are gone.
 	Lost []string
@@ -119,7 +119,7 @@ type parityWorld struct {
 	ca     []byte
 }
 
-// recordingProxy gives clusterctl a client that notes what the API server refuses for good, and goes on:
+// recordingProxy gives clusterctl a client that records the objects that the API server refuses, and continues:
 // clusterctl itself would try for minutes, and stop at the first.
 type recordingProxy struct {
 	cluster.Proxy
@@ -240,7 +240,7 @@ func nameOf(o client.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + " " + o.GetName()
 }
 
-// install creates the release before, and injects the CA as cert-manager does.
+// install creates the previous release, and injects the CA as cert-manager does.
 func (w *parityWorld) install(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.before {
 		o := u.before[i].DeepCopy()
@@ -285,7 +285,7 @@ func (w *parityWorld) inject(ctx context.Context, o *unstructured.Unstructured) 
 	return w.update(ctx, o)
 }
 
-// update writes an object over whatever changed its status meanwhile.
+// update writes an object even if its status has changed since it was read.
 func (w *parityWorld) update(ctx context.Context, o *unstructured.Unstructured) error {
 	o.SetResourceVersion("")
 	o.SetManagedFields(nil)

@@ -1,5 +1,5 @@
-// Package components builds a provider's components YAML: the kustomization's result with its
-// images set, in one namespace, labelled as the provider's, in a stable order.
+// Package components builds a provider's components YAML: the result of the kustomization with its images set, in one
+// namespace, with the provider's label, in a stable order.
 package components
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// Options says what to build.
+// Options are the parameters of a build.
 type Options struct {
 	// Provider is the provider's entry in the release file.
 	Provider release.ProviderConfig
-	// Version is the release's version; images that name no tag of their own get it.
+	// Version is the release's version; images without a tag get it.
 	Version string
-	// Images are references by image name that win over those of the release file.
+	// Images are references by image name that override those of the release file.
 	Images map[string]string
 }
 
@@ -28,17 +28,17 @@ type Options struct {
 type Components struct {
 	// Objects are in the order of the file.
 	Objects []unstructured.Unstructured
-	// Namespace is the one that all namespaced objects are in.
+	// Namespace is the namespace of all namespaced objects.
 	Namespace string
-	// UsedImages are the keys of Options.Images that an image was found for.
+	// UsedImages are the keys of Options.Images for which the components have an image.
 	UsedImages []string
-	// Notes tell what was changed that a maintainer may want to fix in the tree.
+	// Notes are hints for maintainers about changed objects.
 	Notes []string
 }
 
-// Build runs the provider's kustomization and makes of its result what the contract asks for.
-// Nothing in the tree is changed. Errors name the object and what to do; those of kustomize are
-// *tree.KustomizeError.
+// Build runs the provider's kustomization and applies the rules of the contract to the result. It changes nothing in
+// the tree. Errors name the object and what to do; those of kustomize are *tree.KustomizeError.
+//
 // Source: clusterctl provider contract, "Components YAML".
 func Build(t *tree.Tree, options Options) (*Components, error) {
 	resources, err := t.Kustomize(options.Provider.Kustomize)
@@ -56,7 +56,7 @@ func Build(t *tree.Tree, options Options) (*Components, error) {
 	return c, nil
 }
 
-// make applies the rules of the contract to the objects that kustomize gave.
+// make applies the rules of the contract to the objects from kustomize.
 func (c *Components) make(options Options) error {
 	if err := c.requireManager(); err != nil {
 		return err
@@ -74,9 +74,8 @@ func (c *Components) make(options Options) error {
 	return nil
 }
 
-// sort puts the objects in the order in which clusterctl installs them: the namespace, then
-// cert-manager's, so that a certificate is asked for before what waits for its CA, then the rest
-// in kustomize's order.
+// sort puts the objects into the order in which clusterctl installs them: the namespace, then cert-manager's objects,
+// so that a certificate is requested before the objects that wait for its CA, then the rest in kustomize's order.
 func (c *Components) sort() {
 	rank := func(o unstructured.Unstructured) int {
 		switch {
@@ -90,7 +89,7 @@ func (c *Components) sort() {
 	sort.SliceStable(c.Objects, func(i, j int) bool { return rank(c.Objects[i]) < rank(c.Objects[j]) })
 }
 
-// requireManager makes sure that a Deployment has the container that clusterctl looks for.
+// requireManager reports an error if no Deployment has the container that clusterctl looks for.
 // Source: clusterctl provider contract, "Controllers & Watching namespace".
 func (c *Components) requireManager() error {
 	var inDeployments, others []string
@@ -112,13 +111,13 @@ func (c *Components) requireManager() error {
 		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; rename the one that runs the controllers",
 			manifest.ManagerContainer, strings.Join(append(inDeployments, others...), ", "))
 	case len(others) > 0:
-		return fmt.Errorf("there is no Deployment with a container called %q; the containers are: %s; clusterctl expects the controllers in a Deployment",
+		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; clusterctl expects the controllers in a Deployment",
 			manifest.ManagerContainer, strings.Join(others, ", "))
 	}
-	return fmt.Errorf("there is no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", manifest.ManagerContainer)
+	return fmt.Errorf("the kustomization has no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", manifest.ManagerContainer)
 }
 
-// isNamespace says whether an object is a Namespace.
+// isNamespace reports whether an object is a Namespace.
 func isNamespace(o unstructured.Unstructured) bool {
 	return o.GetKind() == "Namespace" && o.GetAPIVersion() == "v1"
 }
@@ -128,7 +127,7 @@ func describe(o unstructured.Unstructured) string {
 	return manifest.ObjectOf(o).String()
 }
 
-// note records something for the maintainer.
+// note records a hint for the maintainer.
 func (c *Components) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ImageError says that an image can't be released as it is.
+// ImageError means that an image can't be released as it is.
 type ImageError struct {
-	// Object and Container say where the image is.
+	// Object and Container locate the image.
 	Object, Container string
 	Image             string
 	Err               error
@@ -24,13 +24,13 @@ type ImageError struct {
 
 func (e *ImageError) Error() string {
 	name := ImageName(e.Image)
-	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s: under images in %s, or with --image %s=REFERENCE",
+	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s, under images in %s, or with --image %s=REFERENCE",
 		e.Object, e.Container, e.Image, e.Err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
 }
 
 func (e *ImageError) Unwrap() error { return e.Err }
 
-// setImages gives the images of all containers the names and tags of the release.
+// setImages sets the names and tags of the release in the images of all containers.
 func (c *Components) setImages(options Options) error {
 	entries, err := imageEntries(options)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Components) setImages(options Options) error {
 	return nil
 }
 
-// imageEntries returns the full reference by image name, for every image that is to be set.
+// imageEntries returns the full references of the images to set, by image name.
 func imageEntries(options Options) (map[string]string, error) {
 	entries := map[string]string{}
 	for _, image := range options.Provider.Images {
@@ -103,21 +103,21 @@ func imageEntries(options Options) (map[string]string, error) {
 	return entries, nil
 }
 
-// tagFor returns the image tag of a version: a tag can't have the '+' of build metadata.
+// tagFor returns the image tag of a version: a tag can't contain the '+' of build metadata.
 func tagFor(version string) string {
 	return strings.ReplaceAll(version, "+", "_")
 }
 
-// noteUnsetImage notes a manager whose image nobody lists: it is released with whatever tag the
-// tree has, most often that of a branch.
+// noteUnsetImage notes a manager whose image the release file does not list: it keeps the tag of the tree, usually that
+// of a branch.
 func (c *Components) noteUnsetImage(object, containerName, image string) {
 	if containerName == manifest.ManagerContainer {
-		c.note("%s: image %s is released as the tree has it: list it under images in %s, and it gets the release's version as its tag", object, image, release.ConfigFile)
+		c.note("%s: image %s keeps the tag of the tree: list it under images in %s to set the release's version as its tag", object, image, release.ConfigFile)
 	}
 }
 
-// requireCanonical reports an image that clusterctl would refuse. It asks clusterctl's own parser,
-// after clusterctl's own substitution of variables by their defaults.
+// requireCanonical reports an image that clusterctl would refuse. It uses clusterctl's own parser, after clusterctl's
+// own substitution of variables by their defaults.
 func requireCanonical(image string) error {
 	if strings.Contains(image, "$") {
 		processed, err := yamlprocessor.NewSimpleProcessor().Process([]byte(image), func(string) (string, error) {

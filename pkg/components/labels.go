@@ -12,9 +12,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// setProviderLabel labels every object as the provider's and takes the label out of pod templates
-// and of the selectors that look for their pods: clusterctl puts it on objects only, a selector is
-// immutable, and a label that is in one can never be fixed in place.
+// setProviderLabel sets the provider's label on every object. It removes the label from pod templates and from
+// selectors of their pods: clusterctl sets it on objects only, a selector is immutable, and a released selector can't
+// be fixed in place.
+//
 // Source: clusterctl provider contract, "Labels".
 func (c *Components) setProviderLabel(value string) error {
 	for _, o := range c.Objects {
@@ -28,7 +29,7 @@ func (c *Components) setProviderLabel(value string) error {
 	before := podsOf(c.Objects)
 	for _, o := range c.Objects {
 		if o.GetKind() == "Pod" {
-			continue // its labels are the object's own
+			continue // these are the labels of the object itself
 		}
 		pod, _ := manifest.PodOf(o)
 		delete(pod.Labels, clusterv1.ProviderNameLabel)
@@ -44,13 +45,13 @@ func (c *Components) setProviderLabel(value string) error {
 	return nil
 }
 
-// pods are those that a workload of the components makes.
+// pods are the pods of a workload of the components.
 type pods struct {
 	namespace string
 	labels    labels.Set
 }
 
-// podsOf returns the pods of all workloads, in the objects' order.
+// podsOf returns the pods of all workloads, in the order of the objects.
 func podsOf(objects []unstructured.Unstructured) []pods {
 	var all []pods
 	for _, o := range objects {
@@ -61,22 +62,22 @@ func podsOf(objects []unstructured.Unstructured) []pods {
 	return all
 }
 
-// selector is a place in an object where pods are looked for by their labels.
+// selector is a label selector for pods in an object.
 type selector struct {
-	// where names the place in messages.
+	// where names the selector's place in messages.
 	where string
-	// parent holds the labels under field.
+	// parent contains the labels under field.
 	parent map[string]any
 	field  string
 }
 
-// labels returns the labels that the selector asks for.
+// labels returns the labels that the selector requires.
 func (s selector) labels() labels.Set {
 	return textMap(manifest.Map(s.parent, s.field))
 }
 
-// cleanSelector takes the provider label out of one selector. The selector goes on selecting the
-// same pods: where the label was all that distinguished them from others, the pods' other labels take its place.
+// cleanSelector removes the provider label from one selector. The selector still selects the same pods: if the label
+// alone distinguished them from others, the pods' other labels replace it.
 func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, before, after []pods) error {
 	old := s.labels()
 	if _, ok := old[clusterv1.ProviderNameLabel]; !ok {
@@ -90,19 +91,19 @@ func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, befo
 		return nil
 	}
 	if len(wanted) == 0 {
-		return fmt.Errorf("%s: %s asks for %s, which no pod of the components has: take the label out of it",
+		return fmt.Errorf("%s: %s requires %s, which no pod of the components has: remove the label from it",
 			describe(o), s.where, clusterv1.ProviderNameLabel)
 	}
 	shared := sharedLabels(wanted, after)
 	if len(shared) == 0 || !slices.Equal(selected(shared, o.GetNamespace(), after), wanted) {
-		return fmt.Errorf("%s: %s tells its pods from others by %s alone, and a release's selectors must not use that label: give the pod template a label of its own, e.g. control-plane: %s",
+		return fmt.Errorf("%s: %s distinguishes its pods only by %s, but a release's selectors must not use that label: add another label to the pod template, e.g. control-plane: %s",
 			describe(o), s.where, clusterv1.ProviderNameLabel, o.GetName())
 	}
 	s.parent[s.field] = anyMap(shared)
 	return nil
 }
 
-// selected returns the indices of the pods that a selector in a namespace finds.
+// selected returns the indices of the pods that a selector in a namespace matches.
 func selected(selector labels.Set, namespace string, all []pods) []int {
 	var indices []int
 	for i, p := range all {
@@ -126,8 +127,7 @@ func sharedLabels(which []int, all []pods) labels.Set {
 	return shared
 }
 
-// podSelectors returns the places of an object where pods are selected by labels: those that
-// kustomize's includeSelectors writes to.
+// podSelectors returns the label selectors for pods in an object: those that kustomize's includeSelectors writes to.
 func podSelectors(o unstructured.Unstructured) []selector {
 	spec := manifest.Map(o.Object, "spec")
 	var selectors []selector
@@ -156,7 +156,7 @@ func podSelectors(o unstructured.Unstructured) []selector {
 	return selectors
 }
 
-// peers returns the peers in the rules of a network policy that mean pods of its own namespace.
+// peers returns the peers in the rules of a network policy that match pods of its own namespace.
 func peers(spec map[string]any, rules, side string) []map[string]any {
 	var peers []map[string]any
 	for _, rule := range manifest.Maps(spec, rules) {
@@ -200,7 +200,7 @@ func textMap(m map[string]any) labels.Set {
 	return set
 }
 
-// anyMap is the way back from textMap.
+// anyMap is the inverse of textMap.
 func anyMap(set labels.Set) map[string]any {
 	m := make(map[string]any, len(set))
 	for k, v := range set {

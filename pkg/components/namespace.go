@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// clusterScoped are kinds of the field's that kustomize's schema does not know to be cluster-scoped.
+// clusterScoped are common kinds that kustomize's schema does not know to be cluster-scoped.
 var clusterScoped = map[schema.GroupKind]bool{
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        true,
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: true,
@@ -24,9 +24,9 @@ var clusterScoped = map[schema.GroupKind]bool{
 	{Group: "cert-manager.io", Kind: "ClusterIssuer"}:                                 true,
 }
 
-// setNamespace puts every namespaced object into one namespace, makes that Namespace where it is
-// missing, and lets what refers to the moved objects follow them. wanted is the namespace of the
-// release file, or "" for the one that the objects themselves name.
+// setNamespace puts every namespaced object into one namespace, adds a missing Namespace, and updates references to the
+// moved objects. wanted is the namespace of the release file, or "" for the one that the objects themselves name.
+//
 // Source: clusterctl provider contract, "Target namespace".
 func (c *Components) setNamespace(wanted string) error {
 	scopes := ScopesOf(c.Objects)
@@ -68,7 +68,7 @@ func (c *Components) setNamespace(wanted string) error {
 	return nil
 }
 
-// targetNamespace returns the namespace that the components go to.
+// targetNamespace returns the namespace of the components.
 func targetNamespace(objects []unstructured.Unstructured, scopes Scopes, wanted string) (string, error) {
 	var declared []string
 	counts := map[string]int{}
@@ -81,7 +81,7 @@ func targetNamespace(objects []unstructured.Unstructured, scopes Scopes, wanted 
 		}
 	}
 	if len(declared) > 1 {
-		return "", fmt.Errorf("there are %d Namespaces (%s), and clusterctl takes one: take the others out of the kustomization", len(declared), strings.Join(declared, ", "))
+		return "", fmt.Errorf("the kustomization has %d Namespaces (%s), but clusterctl accepts only one: remove the others from the kustomization", len(declared), strings.Join(declared, ", "))
 	}
 	switch {
 	case wanted != "":
@@ -93,18 +93,18 @@ func targetNamespace(objects []unstructured.Unstructured, scopes Scopes, wanted 
 			return namespace, nil
 		}
 	case len(counts) == 0:
-		return "", fmt.Errorf("nothing says which namespace the components go to: set namespace in the kustomization, or in the provider's entry in %s", release.ConfigFile)
+		return "", fmt.Errorf("the namespace of the components is unknown: set namespace in the kustomization, or in the provider's entry in %s", release.ConfigFile)
 	}
 	names := make([]string, 0, len(counts))
 	for namespace, count := range counts {
 		names = append(names, fmt.Sprintf("%s (%d objects)", namespace, count))
 	}
 	slices.Sort(names)
-	return "", fmt.Errorf("there is no Namespace, and the objects are in several: %s: set namespace in the provider's entry in %s", strings.Join(names, ", "), release.ConfigFile)
+	return "", fmt.Errorf("the kustomization has no Namespace, and its objects are in several: %s: set namespace in the provider's entry in %s", strings.Join(names, ", "), release.ConfigFile)
 }
 
-// Scopes knows which kinds are namespaced: by kustomize's schema, by clusterScoped, and by the CRDs
-// of the components themselves.
+// Scopes records which kinds are namespaced: from kustomize's schema, from clusterScoped, and from the CRDs of the
+// components.
 type Scopes map[schema.GroupKind]bool
 
 // ScopesOf returns the scopes of the kinds that the objects define.
@@ -120,8 +120,8 @@ func ScopesOf(objects []unstructured.Unstructured) Scopes {
 	return known
 }
 
-// Known says whether the scope of an object's kind is known: kinds that are neither Kubernetes' nor
-// cert-manager's nor defined by the components are guessed to be namespaced.
+// Known reports whether the scope of an object's kind is known. Other kinds, which are neither Kubernetes' nor
+// cert-manager's nor defined by the components, are assumed to be namespaced.
 func (s Scopes) Known(o unstructured.Unstructured) bool {
 	gvk := o.GroupVersionKind()
 	if _, ok := s[gvk.GroupKind()]; ok || clusterScoped[gvk.GroupKind()] || gvk.Group == "cert-manager.io" {
@@ -131,7 +131,7 @@ func (s Scopes) Known(o unstructured.Unstructured) bool {
 	return ok
 }
 
-// Namespaced says whether objects of this kind are in a namespace.
+// Namespaced reports whether objects of this kind are namespaced.
 func (s Scopes) Namespaced(o unstructured.Unstructured) bool {
 	gvk := o.GroupVersionKind()
 	if namespaced, ok := s[gvk.GroupKind()]; ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// ObjectsOf turns kustomize's resources into objects, by way of their nodes: emitting YAML to parse
-// it again, as the library's own conversions do, costs more than all the rest of a build.
+// ObjectsOf converts kustomize's resources to objects from their nodes: writing YAML and parsing it again, as the
+// library's own conversions do, takes longer than the rest of a build.
 func ObjectsOf(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
 	objects := make([]unstructured.Unstructured, 0, resources.Size())
 	for _, resource := range resources.Resources() {
@@ -29,14 +29,14 @@ func ObjectsOf(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// YAML returns the components YAML. The same objects give the same bytes.
+// YAML returns the components YAML. The same objects result in the same bytes.
 func (c *Components) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	for i, o := range c.Objects {
 		if i > 0 {
 			out.WriteString("---\n")
 		}
-		// The encoder below sigs.k8s.io/yaml, without its detour by JSON.
+		// This is the encoder of sigs.k8s.io/yaml without its conversion to JSON.
 		data, err := yamlv2.Marshal(o.Object)
 		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", describe(o), err)

@@ -9,23 +9,23 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// The annotations by which cert-manager's CA injector finds a certificate.
+// The annotations with which cert-manager's CA injector finds a certificate.
 const (
 	injectCAFrom       = "cert-manager.io/inject-ca-from"
 	injectCAFromSecret = "cert-manager.io/inject-ca-from-secret" //nolint:gosec // an annotation's name
 )
 
-// moves knows which objects were moved to the target namespace, and from where.
+// moves records which objects were moved to the target namespace, and from where.
 type moves struct {
 	target string
-	// from are the namespaces that objects were moved out of.
+	// from are the original namespaces of moved objects.
 	from map[string]bool
-	// ours are the objects of the components that others refer to, as kind/namespace/name with
-	// the namespace they had.
+	// ours are the objects of the components that others refer to, as kind/namespace/name with their original
+	// namespace.
 	ours map[string]bool
 }
 
-// newMoves takes stock of the objects before anything is moved.
+// newMoves records the objects before they are moved.
 func newMoves(objects []unstructured.Unstructured, target string) *moves {
 	m := &moves{target: target, from: map[string]bool{}, ours: map[string]bool{}}
 	for _, o := range objects {
@@ -35,13 +35,13 @@ func newMoves(objects []unstructured.Unstructured, target string) *moves {
 			m.ours[key(o.GetKind(), namespace, o.GetName())] = true
 		}
 		if o.GetKind() == "Certificate" {
-			// The Secret of a certificate is cert-manager's to make, and is found next to it.
+			// cert-manager creates the Secret of a certificate next to it.
 			if secret := manifest.Text(o.Object, "spec", "secretName"); secret != "" {
 				m.ours[key("Secret", namespace, secret)] = true
 			}
 		}
 		if pod, ok := manifest.PodOf(o); ok {
-			// An account that pods run under is the provider's own, listed or not.
+			// The account of a pod belongs to the provider, even if the components don't contain it.
 			m.ours[key("ServiceAccount", namespace, cmp.Or(manifest.Text(pod.Spec, "serviceAccountName"), "default"))] = true
 		}
 	}
@@ -53,8 +53,8 @@ func key(kind, namespace, name string) string {
 	return kind + "/" + namespace + "/" + name
 }
 
-// moved returns the namespace of one of our objects now: the target's, or false where the object
-// is none of ours or did not move.
+// moved returns the new namespace of an object of the components, or false if the object is another one or did not
+// move.
 func (m *moves) moved(kind, namespace, name string) (string, bool) {
 	if namespace == m.target || !m.ours[key(kind, namespace, name)] {
 		return "", false
@@ -62,7 +62,7 @@ func (m *moves) moved(kind, namespace, name string) (string, bool) {
 	return m.target, true
 }
 
-// follow lets an object's references go where the objects they name went.
+// follow updates an object's references to moved objects.
 // Source: clusterctl provider contract, "Components YAML transformations".
 func (m *moves) follow(o unstructured.Unstructured) {
 	switch o.GetKind() {
@@ -82,7 +82,7 @@ func (m *moves) follow(o unstructured.Unstructured) {
 	m.followAnnotations(o)
 }
 
-// followSubjects moves the subjects of a binding that are our own service accounts.
+// followSubjects updates the subjects of a binding that are service accounts of the components.
 func (m *moves) followSubjects(o unstructured.Unstructured) {
 	for _, subject := range manifest.Maps(o.Object, "subjects") {
 		name, namespace := manifest.Text(subject, "name"), manifest.Text(subject, "namespace")
@@ -92,7 +92,7 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 				subject["namespace"] = target
 			}
 		case "Group":
-			// All service accounts of a namespace are a group of this name.
+			// The group of all service accounts of a namespace has this name.
 			if old, ok := strings.CutPrefix(name, "system:serviceaccounts:"); ok && m.from[old] {
 				subject["name"] = "system:serviceaccounts:" + m.target
 			}
@@ -109,7 +109,7 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 	}
 }
 
-// followService moves a reference to one of our Services.
+// followService updates a reference to a Service of the components.
 func (m *moves) followService(service map[string]any) {
 	name, namespace := manifest.Text(service, "name"), manifest.Text(service, "namespace")
 	if target, ok := m.moved("Service", namespace, name); ok {
@@ -117,7 +117,7 @@ func (m *moves) followService(service map[string]any) {
 	}
 }
 
-// followAnnotations moves the references to our certificates and their Secrets.
+// followAnnotations updates the references to certificates of the components and their Secrets.
 func (m *moves) followAnnotations(o unstructured.Unstructured) {
 	annotations := manifest.Map(o.Object, "metadata", "annotations")
 	for annotation, kind := range map[string]string{injectCAFrom: "Certificate", injectCAFromSecret: "Secret"} {
@@ -132,7 +132,7 @@ func (m *moves) followAnnotations(o unstructured.Unstructured) {
 	}
 }
 
-// followDNSNames moves the names of Services in a certificate: <service>.<namespace>[.svc[...]].
+// followDNSNames updates the names of Services in a certificate: <service>.<namespace>[.svc[...]].
 func (m *moves) followDNSNames(o unstructured.Unstructured) {
 	names, _ := manifest.Map(o.Object, "spec")["dnsNames"].([]any)
 	for i, value := range names {

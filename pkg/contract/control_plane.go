@@ -7,10 +7,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// replicas are optional; with them come counters, a selector and the scale subresource.
+// replicas judges the optional replicas, and with them the counters, a selector and the scale subresource.
 func replicas(i *Implementation) Verdict {
 	v := fieldRule{path: "spec.replicas", shape: integer}.with(i, func() []Problem {
-		// The page says of the old counters only that they are still read.
+		// The page says about the old counters only that they are still read.
 		fields := []field{may("replicas", integer), may("readyReplicas", integer), may("updatedReplicas", integer), may("unavailableReplicas", integer)}
 		if !i.old {
 			fields = []field{must("selector", anyText), must("replicas", integer), must("readyReplicas", integer), must("availableReplicas", integer), must("upToDateReplicas", integer)}
@@ -25,12 +25,12 @@ func replicas(i *Implementation) Verdict {
 		return append(problems, i.scale()...)
 	})
 	if i.old && v.State != Missing {
-		v.Detail = "" // no counter is mandatory, so that the row names no place
+		v.Detail = "" // the counters are optional, so the row names no place
 	}
 	return v
 }
 
-// scale judges whether the scale subresource names the fields of the contract.
+// scale judges whether the scale subresource has the fields of the contract.
 func (i *Implementation) scale() []Problem {
 	index := slices.IndexFunc(i.CRD.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == i.Version })
 	if index < 0 {
@@ -45,7 +45,7 @@ func (i *Implementation) scale() []Problem {
 	}
 	subresources := i.CRD.Spec.Versions[index].Subresources
 	if subresources == nil || subresources.Scale == nil {
-		return []Problem{refuse(at, fmt.Sprintf("%s has spec.replicas and no scale subresource: neither kubectl scale nor an autoscaler can change them", i.CRD.kind()))}
+		return []Problem{refuse(at, fmt.Sprintf("%s has spec.replicas without a scale subresource: neither kubectl scale nor an autoscaler can change the replicas", i.CRD.kind()))}
 	}
 	scale := subresources.Scale
 	selector := ""
@@ -60,13 +60,13 @@ func (i *Implementation) scale() []Problem {
 	} {
 		if path.got != path.want {
 			problems = append(problems, refuse(append(slices.Clone(at), path.name),
-				fmt.Sprintf("the scale subresource has %q as its %s, and the contract has %s", path.got, path.name, path.want)))
+				fmt.Sprintf("the scale subresource has %q as its %s, but the contract requires %s", path.got, path.name, path.want)))
 		}
 	}
 	return problems
 }
 
-// kubernetesVersion is optional; with it comes what the status says of the versions that run.
+// kubernetesVersion judges the optional version, and with it the running versions in the status.
 func kubernetesVersion(i *Implementation) Verdict {
 	return fieldRule{path: "spec.version", shape: text(256)}.with(i, func() []Problem {
 		status := i.root.field("status")
@@ -78,25 +78,25 @@ func kubernetesVersion(i *Implementation) Verdict {
 		}
 		if one := status.field("version"); !one.there() && !hasVersions {
 			problems = append(problems, one.problem(Broken,
-				i.CRD.kind()+" has spec.version, and neither status.versions nor status.version: Cluster API can't tell when an upgrade is done"))
+				i.CRD.kind()+" has spec.version, but neither status.versions nor status.version: Cluster API can't detect the end of an upgrade"))
 		}
 		return problems
 	})
 }
 
-// machines are optional; with them comes a template whose fields moved with the v1beta2 contract.
+// machines judges the optional template of machines, whose fields moved with the v1beta2 contract.
 func machines(i *Implementation) Verdict {
 	v := fieldRule{path: "spec.machineTemplate", shape: i.machineTemplate()}.judge(i)
 	if v.State == Missing {
 		return v
 	}
 	if n := i.root.at("spec.machineTemplate"); !hasMachineFields(n) {
-		return Verdict{State: NotApplicable, Detail: n.name + " has no fields of machines: the control plane is not made of Machines"}
+		return Verdict{State: NotApplicable, Detail: n.name + " has no fields of machines: the control plane does not consist of Machines"}
 	}
 	old := i.root.at("spec.machineTemplate.infrastructureRef")
 	for k := range v.Problems {
 		if !i.old && old.there() {
-			v.Problems[k].Reason += "; spec.machineTemplate.infrastructureRef is where the v1beta1 contract has it"
+			v.Problems[k].Reason += "; spec.machineTemplate.infrastructureRef is the field of the v1beta1 contract"
 		}
 	}
 	if n := i.root.at("status.externalManagedControlPlane"); n.there() {
@@ -107,8 +107,8 @@ func machines(i *Implementation) Verdict {
 	return v
 }
 
-// hasMachineFields says whether a machine template has more than metadata, which is all that one of a
-// control plane without machines may have.
+// hasMachineFields reports whether a machine template has more than metadata, the only field of a control plane without
+// machines.
 func hasMachineFields(template node) bool {
 	if template.open || template.schema.Type != typeObject || template.schema.AdditionalProperties != nil {
 		return true
@@ -139,11 +139,11 @@ func (i *Implementation) machineTemplate() shape {
 	)))
 }
 
-// rolloutAfter is spec.rollout.after, and was spec.rolloutAfter under the v1beta1 contract.
+// rolloutAfter judges spec.rollout.after, which was spec.rolloutAfter under the v1beta1 contract.
 func rolloutAfter(i *Implementation) Verdict {
 	v := fieldRule{path: "spec.rollout.after", shape: anyText, old: &fieldRule{path: "spec.rolloutAfter", shape: anyText}}.judge(i)
 	if n := i.root.at("spec.rolloutAfter"); v.State == Missing && n.schema != nil {
-		p := n.problem(Broken, "spec.rolloutAfter is the v1beta1 contract's: under v1beta2 Cluster API's tools set spec.rollout.after, which is not there")
+		p := n.problem(Broken, "spec.rolloutAfter is the field of the v1beta1 contract: under v1beta2, Cluster API's tools set spec.rollout.after, which is missing")
 		p.Fix = "move the field to spec.rollout.after"
 		return verdictOf([]Problem{p})
 	}

@@ -24,12 +24,12 @@ const (
 	v1beta2 = "v1beta2"
 )
 
-// readContracts are the contract versions that Cluster API looks for on a definition, in its order:
-// its own, and the one it is still compatible with.
+// readContracts are the contract versions in the labels of a CRD that Cluster API supports, in its order: its own
+// version, and the previous compatible one.
 var readContracts = []string{v1beta2, v1beta1}
 
-// ReadCRDs returns the custom resource definitions among some objects. One that does not fit its own
-// Go type is left out: the API server would not take it.
+// ReadCRDs returns the CRDs among some objects. It skips a CRD that does not fit its Go type, because an API server
+// would refuse it.
 func ReadCRDs(documents []*manifest.Document) []CRD {
 	var crds []CRD
 	for _, d := range documents {
@@ -50,9 +50,8 @@ func (c *CRD) kind() string { return c.Spec.Names.Kind }
 // label returns the label that declares a contract version.
 func label(contract string) string { return clusterv1.GroupVersion.Group + "/" + contract }
 
-// declared returns the newest contract version that the definition declares and Cluster API reads,
-// and the version of the kind that Cluster API then takes: the last one of the label's list. Both
-// are "" where there is none.
+// declared returns the newest contract version that the CRD declares and Cluster API supports, and the version of the
+// kind that Cluster API then uses: the last one in the label. Both are "" without such a label.
 func (c *CRD) declared() (contract, version string) {
 	for _, contract := range readContracts {
 		value := c.Labels[label(contract)]
@@ -66,9 +65,9 @@ func (c *CRD) declared() (contract, version string) {
 	return "", ""
 }
 
-// contractVersion returns the version whose schema the rules are checked on, its index, and the contract
-// version whose fields it is to have. Where the label is missing or names no version, it is the
-// storage version, and the contract is the one its fields look like: what is wrong is the label.
+// contractVersion returns the version whose schema the rules are checked on, its index, and the contract version whose
+// fields it should have. If the label is missing or names no version, it is the storage version with the contract that
+// its fields match, because then the label is wrong.
 func (c *CRD) contractVersion() (contract string, index int) {
 	contract, version := c.declared()
 	for i, v := range c.Spec.Versions {

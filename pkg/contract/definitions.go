@@ -16,13 +16,13 @@ func scope(crd *CRD) []Problem {
 	return []Problem{crd.problem(fmt.Sprintf("%s has the scope %s: Cluster API looks for its objects in the namespace of the Cluster", crd.kind(), crd.Spec.Scope), "spec", "scope")}
 }
 
-// problem returns a problem at a path of the definition that keeps Cluster API from working with it.
+// problem returns a problem at a path of the CRD that prevents Cluster API from working with it.
 func (c *CRD) problem(reason string, path ...any) Problem {
 	return Problem{CRD: c, Path: path, Weight: Broken, Reason: reason}
 }
 
-// typeMeta judges whether a kind has apiVersion, kind and metadata. The API server gives them to every
-// kind, so a schema that says nothing of them breaks nothing but what explains the kind.
+// typeMeta judges whether a kind has apiVersion, kind and metadata. The API server adds them to every kind, so a schema
+// without them breaks only tools that explain the kind.
 func typeMeta(crd *CRD) []Problem {
 	root := crd.contractRoot()
 	var problems []Problem
@@ -32,7 +32,7 @@ func typeMeta(crd *CRD) []Problem {
 			problems = append(problems, want.shape.compare(n)...)
 			continue
 		}
-		problems = append(problems, n.problem(Lax, fmt.Sprintf("the schema of %s has no %s: the API server has the field, but kubectl explain and generated clients do not know of it", crd.kind(), want.name)))
+		problems = append(problems, n.problem(Lax, fmt.Sprintf("the schema of %s has no %s: the API server has the field, but kubectl explain and generated clients do not know it", crd.kind(), want.name)))
 	}
 	return problems
 }
@@ -41,7 +41,7 @@ func typeMeta(crd *CRD) []Problem {
 func apiVersion(crd *CRD) []Problem {
 	contract, version := crd.declared()
 	if contract == "" {
-		return []Problem{crd.problem(fmt.Sprintf("%s declares none of the contract versions that Cluster API reads (%s): it can't resolve any reference to the kind", crd.kind(), strings.Join(readContracts, ", ")), "metadata", "labels")}
+		return []Problem{crd.problem(fmt.Sprintf("%s declares no contract version that Cluster API supports (%s): it can't resolve references to the kind", crd.kind(), strings.Join(readContracts, ", ")), "metadata", "labels")}
 	}
 	declared := fmt.Sprintf("%s=%s", label(contract), crd.Labels[label(contract)])
 	var names []string
@@ -54,7 +54,7 @@ func apiVersion(crd *CRD) []Problem {
 		}
 		names = append(names, v.Name)
 	}
-	return []Problem{crd.problem(fmt.Sprintf("%s makes Cluster API ask for version %s, and %s has %s", declared, version, crd.kind(), strings.Join(names, " and ")), "metadata", "labels", label(contract))}
+	return []Problem{crd.problem(fmt.Sprintf("%s makes Cluster API request version %s, but %s has %s", declared, version, crd.kind(), strings.Join(names, " and ")), "metadata", "labels", label(contract))}
 }
 
 // poolServed judges whether a kind of pools is served.
@@ -72,49 +72,49 @@ func poolServed(crd *CRD) []Problem {
 	if n := len(crd.Spec.Versions); n != 1 {
 		versions = fmt.Sprintf("it has %d", n)
 	}
-	return []Problem{crd.problem(fmt.Sprintf("no version of %s is served (%s): no claim can name a pool of that kind", crd.kind(), versions), "spec", "versions", storage, "served")}
+	return []Problem{crd.problem(fmt.Sprintf("no version of %s is served (%s): claims can't refer to a pool of that kind", crd.kind(), versions), "spec", "versions", storage, "served")}
 }
 
-// definition judges whether the release has the kind, under the names that the contract gives it.
+// definition judges whether the release defines the kind with the names of the contract.
 func definition(i *Implementation) Verdict {
 	switch {
 	case i.CRD != nil:
 		return verdictOf(names(i.CRD))
 	case i.Template != nil:
-		return Verdict{State: Missing, Problems: []Problem{i.Template.problem(fmt.Sprintf("there is a %s, and no %s that could be made from it", i.Template.kind(), i.Kind()))}}
+		return Verdict{State: Missing, Problems: []Problem{i.Template.problem(fmt.Sprintf("the release defines %s, but not the kind %s of its objects", i.Template.kind(), i.Kind()))}}
 	}
 	return Verdict{State: Missing, Problems: []Problem{{
-		Weight: Broken, Reason: fmt.Sprintf("no kind of the release is one of the contract's %s: a provider of this type has to define one", i.Resource),
+		Weight: Broken, Reason: fmt.Sprintf("no kind of the release is the contract's %s: a provider of this type has to define one", i.Resource),
 	}}}
 }
 
-// names judges whether the names of a definition are those that Cluster API calculates.
+// names judges whether the names of a CRD are those that Cluster API calculates.
 func names(crd *CRD) []Problem {
 	var problems []Problem
 	if want := contract.CalculateCRDName(crd.Spec.Group, crd.kind()); crd.Name != want {
-		p := crd.problem(fmt.Sprintf("the definition of %s is called %s, and Cluster API looks for %s", crd.kind(), crd.Name, want), "metadata", "name")
+		p := crd.problem(fmt.Sprintf("the CRD of %s is called %s, but Cluster API looks for %s", crd.kind(), crd.Name, want), "metadata", "name")
 		p.Fix = fmt.Sprintf("set the plural to %s (in Go, +kubebuilder:resource:path=...)", strings.TrimSuffix(want, "."+crd.Spec.Group))
 		problems = append(problems, p)
 	}
 	if want := crd.kind() + "List"; crd.Spec.Names.ListKind != "" && crd.Spec.Names.ListKind != want {
-		p := crd.problem(fmt.Sprintf("the list of %s is called %s, and the contract has %s", crd.kind(), crd.Spec.Names.ListKind, want), "spec", "names", "listKind")
-		p.Fix = "call the list's Go type " + want + " and generate the definition again"
+		p := crd.problem(fmt.Sprintf("the list of %s is called %s, but the contract requires %s", crd.kind(), crd.Spec.Names.ListKind, want), "spec", "names", "listKind")
+		p.Fix = "rename the list's Go type to " + want + " and generate the CRD again"
 		problems = append(problems, p)
 	}
 	return problems
 }
 
-// template judges whether the kind has its template, with the names and fields that Cluster API reads.
+// template judges whether the kind has its template with the names and fields that Cluster API reads.
 func template(i *Implementation) Verdict {
 	switch {
 	case i.Template != nil:
 	case i.CRD == nil:
 		return Verdict{State: NotApplicable}
 	case i.isPoolMachine():
-		return Verdict{State: NotApplicable, Detail: "the machines of a pool are made by the pool's controller"}
+		return Verdict{State: NotApplicable, Detail: "the pool's controller creates the machines of a pool"}
 	default:
 		name := i.CRD.kind() + "Template"
-		p := i.CRD.problem(fmt.Sprintf("there is no %s: nothing can be made from templates of %s", name, i.CRD.kind()), "spec", "names", "kind")
+		p := i.CRD.problem(fmt.Sprintf("the kind %s is missing: templates of %s can't be used", name, i.CRD.kind()), "spec", "names", "kind")
 		p.Fix = "define the kind " + name + " with spec.template.spec"
 		return Verdict{State: Missing, Problems: []Problem{p}}
 	}
@@ -131,10 +131,10 @@ func template(i *Implementation) Verdict {
 	return verdictOf(problems)
 }
 
-// autoscaling is about two fields of the template's status.
+// autoscaling judges two fields of the template's status.
 func autoscaling(i *Implementation) Verdict {
 	if i.Template == nil {
-		return Verdict{State: NotApplicable, Detail: "there is no template"}
+		return Verdict{State: NotApplicable, Detail: "the kind has no template"}
 	}
 	status := i.Template.contractRoot().field("status")
 	fields := []field{

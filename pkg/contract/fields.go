@@ -10,18 +10,18 @@ import (
 type fieldRule struct {
 	path  string
 	shape shape
-	// old is the field under the v1beta1 contract, where it is another one.
+	// old is the field under the v1beta1 contract, if it differs.
 	old *fieldRule
-	// fix says what to do, where it is not the rule's own advice.
+	// fix is the advice, if it differs from the rule's.
 	fix string
-	// awaited says that Cluster API waits until the field is true.
+	// awaited means that Cluster API waits until the field is true.
 	awaited bool
-	// written says that the provider's own controller writes a field of the spec: no object could be
-	// created if the schema required it.
+	// written means that the provider's controller writes a field of the spec: objects could not be created if the
+	// schema required it.
 	written bool
 }
 
-// judge compares the field of a kind with what Cluster API reads there.
+// judge compares the field of a kind with the field that Cluster API reads.
 func (f fieldRule) judge(i *Implementation) Verdict {
 	want := f
 	if i.old && f.old != nil {
@@ -37,21 +37,21 @@ func (f fieldRule) judge(i *Implementation) Verdict {
 		p := &v.Problems[k]
 		p.Fix = cmp.Or(want.fix, p.Fix)
 		if f.awaited {
-			p.Reason += ": Cluster API waits for it for ever"
+			p.Reason += ": Cluster API waits for it forever"
 			if !i.old && i.root.at(f.old.path).there() {
-				p.Reason += fmt.Sprintf("; %s is the v1beta1 contract's, and the definition declares v1beta2", f.old.path)
+				p.Reason += fmt.Sprintf("; %s is the field of the v1beta1 contract, but the CRD declares v1beta2", f.old.path)
 			}
 		}
 	}
 	if f.written && v.State != Missing && n.required {
-		p := n.problem(Broken, fmt.Sprintf("%s is required, and only the controller knows it: the API server refuses every %s that Cluster API makes", n.name, i.CRD.kind()))
+		p := n.problem(Broken, fmt.Sprintf("%s is required, but only the controller knows its value: the API server refuses every %s that Cluster API creates", n.name, i.CRD.kind()))
 		p.Fix = "make the field optional (in Go, `+optional` and `omitempty`)"
 		v.State, v.Problems = Wrong, append(v.Problems, p)
 	}
 	return v
 }
 
-// with judges an optional field of a kind and, where the kind has it, what has to come with it.
+// with judges an optional field of a kind and, if the kind has it, the fields that it requires.
 func (f fieldRule) with(i *Implementation, more func() []Problem) Verdict {
 	v := f.judge(i)
 	if v.State == Missing {
@@ -62,8 +62,8 @@ func (f fieldRule) with(i *Implementation, more func() []Problem) Verdict {
 	return all
 }
 
-// judgeTerminalFailures is about status.failureReason and status.failureMessage, which the v1beta2
-// contract has no longer.
+// judgeTerminalFailures judges status.failureReason and status.failureMessage, which the v1beta2 contract no longer
+// has.
 func judgeTerminalFailures(i *Implementation) Verdict {
 	var problems []Problem
 	var names []string
@@ -75,8 +75,8 @@ func judgeTerminalFailures(i *Implementation) Verdict {
 		names = append(names, n.name)
 		problems = append(problems, anyText.compare(n)...)
 		if !i.old {
-			p := n.problem(Deprecated, fmt.Sprintf("%s is the v1beta1 contract's: under v1beta2 it stops nothing any more, and Cluster API will stop reading it", n.name))
-			p.Fix = "surface terminal failures as a condition with a documented type and reason"
+			p := n.problem(Deprecated, fmt.Sprintf("%s is a field of the v1beta1 contract: under v1beta2 it has no effect, and Cluster API will stop reading it", n.name))
+			p.Fix = "report terminal failures as a condition with a documented type and reason"
 			problems = append(problems, p)
 		}
 	}
@@ -88,20 +88,20 @@ func judgeTerminalFailures(i *Implementation) Verdict {
 	case i.old:
 		return Verdict{State: Missing, Detail: "status.failureReason, status.failureMessage"}
 	}
-	return Verdict{State: NotApplicable, Detail: "conditions tell of terminal failures under v1beta2"}
+	return Verdict{State: NotApplicable, Detail: "under v1beta2, conditions report terminal failures"}
 }
 
-// machineProviderID is about a field that the machine's controller writes. Cluster API makes
-// InfraMachines from templates only: a kind that has none may require the field.
+// machineProviderID judges a field that the machine's controller writes. Cluster API creates InfraMachines only from
+// templates, so a kind without one may require the field.
 func machineProviderID(i *Implementation) Verdict {
 	if i.isPoolMachine() {
-		return Verdict{State: NotApplicable, Detail: "the machines of a pool are made by the pool's controller, with their provider IDs"}
+		return Verdict{State: NotApplicable, Detail: "the pool's controller creates the machines of a pool with their provider IDs"}
 	}
 	return fieldRule{path: "spec.providerID", shape: text(512), written: i.Template != nil}.judge(i)
 }
 
-// poolInitialized is the rule about a pool that says that it is provisioned. The page asks for the same
-// field as those of other resources, but the controller of MachinePools still waits for status.ready.
+// poolInitialized judges the fields that report a provisioned pool. The contract requires the same field as for other
+// resources, but the MachinePool controller still waits for status.ready.
 func poolInitialized(i *Implementation) Verdict {
 	v := provisioned.field.judge(i)
 	if i.old {
@@ -111,9 +111,9 @@ func poolInitialized(i *Implementation) Verdict {
 	switch {
 	case v.State == Missing && ready.there():
 		v.Problems[0].Weight = Deprecated
-		v.Problems[0].Reason = i.CRD.kind() + " has status.ready and no status.initialization.provisioned: the controller of MachinePools still waits for status.ready, and the contract asks for the other field"
+		v.Problems[0].Reason = i.CRD.kind() + " has status.ready without status.initialization.provisioned: the MachinePool controller still waits for status.ready, but the contract requires the other field"
 	case v.State == Present && !ready.there():
-		p := ready.problem(Lax, i.CRD.kind()+" has no status.ready in addition to status.initialization.provisioned: the controller of MachinePools in this version of Cluster API still waits for it")
+		p := ready.problem(Lax, i.CRD.kind()+" has status.initialization.provisioned without status.ready: the MachinePool controller in this version of Cluster API still waits for status.ready")
 		p.Fix = "add status.ready as a boolean, and set both"
 		v.Problems = []Problem{p}
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// Formats are the ways to show tables. A new one is a file of its own and a line here.
+// Formats are the formats of tables. A new one is one file and one line here.
 var Formats = format.List[[]Table]{
 	{Name: "text", Write: writeText},
 	{Name: "markdown", Write: writeMarkdown},
 	{Name: "json", Write: writeJSON},
 }
 
-// Write shows tables in a format. The error is that of the writer, or that of Formats.Parse.
+// Write writes tables in a format. The error is that of the writer, or that of Formats.Parse.
 func Write(name string, tables []Table, w io.Writer) error {
 	return Formats.Write(name, "the tables", tables, w)
 }
@@ -26,7 +26,7 @@ func (t *Table) Caption() string {
 		if t.Kind == "" {
 			return fmt.Sprintf("%s: the provider has none", t.Resource)
 		}
-		return fmt.Sprintf("%s: %s is not there", t.Resource, t.Kind)
+		return fmt.Sprintf("%s: %s is missing", t.Resource, t.Kind)
 	}
 	contract := "declares no contract"
 	if t.Contract != "" {
@@ -57,7 +57,7 @@ func (r Row) yesNo() string {
 	return "No"
 }
 
-// Remarks returns what there is to say about a row's state: what is wrong, or else where it is.
+// Remarks returns the problems of a row or, without problems, the place of its field.
 func (r Row) Remarks() []string {
 	if len(r.Problems) == 0 && r.Detail != "" {
 		return []string{r.Detail}

@@ -7,33 +7,33 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// Implementation is a kind that plays a part in the contract, with its template.
+// Implementation is a kind with a role in the contract, with its template.
 type Implementation struct {
 	Resource Resource
-	// CRD defines the kind; nil where the release lacks a kind that it must have.
+	// CRD defines the kind; nil if the release lacks a mandatory kind.
 	CRD *CRD
 	// Template defines the kind's template, or is nil.
 	Template *CRD
-	// Contract is the newest contract version that the CRD declares and Cluster API reads, or "".
+	// Contract is the newest contract version that the CRD declares and Cluster API supports, or "".
 	Contract string
-	// Version is the kind's version that the rules are checked on.
+	// Version is the version of the kind that the rules are checked on.
 	Version string
 
 	root node
-	// old says that the fields are those of the v1beta1 contract.
+	// old means that the fields are those of the v1beta1 contract.
 	old bool
 }
 
 // role is how kinds of a resource are recognized.
 type role struct {
 	resource Resource
-	// suffix is what the names of kinds end in, by the convention of the contract pages.
+	// suffix is the ending of the kinds' names, by the convention of the contract pages.
 	suffix string
-	// groups are parts of an API group's name; providers are types of providers. A kind is of the
-	// resource if its group says so, or if the group says nothing and the provider's type does.
+	// groups are parts of an API group's name; providers are types of providers. A kind belongs to the resource if its
+	// group says so, or if the group does not decide and the provider's type does.
 	group     string
 	providers []clusterctlv1.ProviderType
-	// signature are fields that the kinds have and others of the same ending have not.
+	// signature are fields of these kinds that other kinds with the same ending don't have.
 	signature []string
 }
 
@@ -52,14 +52,14 @@ var roles = []role{
 	{IPAM, "Pool", "ipam", []clusterctlv1.ProviderType{clusterctlv1.IPAMProviderType}, nil},
 }
 
-// contractProviders are the types of providers that have resources of these contracts. Core, add-ons
-// and runtime extensions have kinds that are called alike, and no contract is about them.
+// contractProviders are the types of providers with resources of these contracts. Core, add-ons and runtime extensions
+// may have kinds with similar names, but no contract covers them.
 var contractProviders = []clusterctlv1.ProviderType{
 	clusterctlv1.InfrastructureProviderType, clusterctlv1.BootstrapProviderType,
 	clusterctlv1.ControlPlaneProviderType, clusterctlv1.IPAMProviderType,
 }
 
-// mandatory is the resource that a provider of a type has to have.
+// mandatory is the resource that a provider of a type must define.
 var mandatory = map[clusterctlv1.ProviderType]Resource{
 	clusterctlv1.InfrastructureProviderType: InfraCluster,
 	clusterctlv1.BootstrapProviderType:      BootstrapConfig,
@@ -67,10 +67,9 @@ var mandatory = map[clusterctlv1.ProviderType]Resource{
 	clusterctlv1.IPAMProviderType:           IPAM,
 }
 
-// Implementations returns the kinds of a provider that play a part in the contract, in the order of
-// the contract pages. Kinds that play none, such as identities and hosts, are not among them. A
-// resource that a provider of this type must have, and one whose template is there, is among them
-// without a CRD where its kind is missing.
+// Implementations returns the kinds of a provider with a role in the contract, in the order of the contract pages.
+// Other kinds, such as identities and hosts, are not among them. A missing kind is among them without a CRD if it is
+// mandatory for providers of this type, or if its template exists.
 func Implementations(provider clusterctlv1.ProviderType, crds []CRD) []*Implementation {
 	if !slices.Contains(contractProviders, provider) {
 		return nil
@@ -104,19 +103,19 @@ func (r role) kinds(provider clusterctlv1.ProviderType, crds []CRD) []*Implement
 		}
 	}
 	if len(known) == 0 {
-		known = likely // whatever is wrong with them, there are no others
+		known = likely // the only candidates, even if they have defects
 	}
 	return append(known, r.orphans(provider, crds)...)
 }
 
-// fits says whether a definition's group and kind, with a suffix behind it, are those of the role.
+// fits reports whether a CRD's group and kind, without a suffix, match the role.
 func (r role) fits(provider clusterctlv1.ProviderType, crd *CRD, suffix string) bool {
 	prefix, ok := strings.CutSuffix(crd.kind(), r.suffix+suffix)
 	if !ok || prefix == "" {
 		return false
 	}
 	if group, ok := groupRole(crd.Spec.Group); ok && group != r.group {
-		// A group says which part its kinds play, but for control planes that live apart from clusters.
+		// A group determines the role of its kinds, except for control planes that are separate from clusters.
 		return r.resource == ControlPlane && group == "infrastructure"
 	} else if ok {
 		return true
@@ -124,7 +123,7 @@ func (r role) fits(provider clusterctlv1.ProviderType, crd *CRD, suffix string) 
 	return slices.Contains(r.providers, provider)
 }
 
-// groupRole returns the part of a group's name that says what its kinds are for.
+// groupRole returns the part of a group's name that determines the role of its kinds.
 func groupRole(group string) (string, bool) {
 	for _, part := range strings.Split(group, ".") {
 		for _, r := range roles {
@@ -136,8 +135,8 @@ func groupRole(group string) (string, bool) {
 	return "", false
 }
 
-// signed says whether a kind is one of the contract's beyond its name: it has a template, or a field
-// that the contract asks for.
+// signed reports whether more than its name makes a kind one of the contract: it has a template, or a field that the
+// contract requires.
 func (r role) signed(i *Implementation) bool {
 	if i.Template != nil || r.signature == nil {
 		return true
@@ -145,7 +144,7 @@ func (r role) signed(i *Implementation) bool {
 	return slices.ContainsFunc(r.signature, func(path string) bool { return i.root.at(path).schema != nil })
 }
 
-// orphans returns an implementation without a CRD for each template whose own kind is missing.
+// orphans returns an implementation without a CRD for each template whose kind is missing.
 func (r role) orphans(provider clusterctlv1.ProviderType, crds []CRD) []*Implementation {
 	var orphans []*Implementation
 	for i := range crds {
@@ -181,14 +180,15 @@ func findCRD(crds []CRD, group, kind string) *CRD {
 	return nil
 }
 
-// isPoolMachine says whether the kind is that of the machines of a pool: the pool's controller makes
-// them, with their provider IDs, and Cluster API makes none.
+// isPoolMachine reports whether the kind is that of the machines of a pool: the pool's controller creates them with
+// their provider IDs, and Cluster API creates none.
+//
 // Source: InfraMachinePool contract, MachinePoolMachines support.
 func (i *Implementation) isPoolMachine() bool {
 	return i.Resource == InfraMachine && strings.HasSuffix(i.Kind(), "PoolMachine")
 }
 
-// Kind returns the name of the kind, or what is known of it where it is missing.
+// Kind returns the name of the kind, or a description if it is missing.
 func (i *Implementation) Kind() string {
 	switch {
 	case i.CRD != nil:

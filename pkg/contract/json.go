@@ -8,12 +8,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// writeJSON shows the tables for programs.
+// writeJSON writes the tables as JSON.
 func writeJSON(tables []Table, w io.Writer) error {
 	return format.JSON(map[string]any{"tables": append([]Table{}, tables...)}, w)
 }
 
-// MarshalJSON names the place of the problem as people write it.
+// MarshalJSON writes the place of the problem as a field path.
 func (p Problem) MarshalJSON() ([]byte, error) {
 	shown := struct {
 		Weight Weight `json:"weight"`

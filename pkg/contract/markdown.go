@@ -8,7 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// writeMarkdown shows the tables as those of the contract pages, with two columns more.
+// writeMarkdown writes the tables like those of the contract pages, with two more columns.
 func writeMarkdown(tables []Table, w io.Writer) error {
 	var b strings.Builder
 	for k := range tables {
@@ -29,16 +29,16 @@ func writeMarkdown(tables []Table, w io.Writer) error {
 		fmt.Fprintf(&b, "\n%s\n\n", t.Summary())
 	}
 	if len(tables) == 0 {
-		b.WriteString("No kind of the release plays a part in the contract.\n")
+		b.WriteString("No kind of the release has a role in the contract.\n")
 	}
 	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n\n")+"\n")
 	return err
 }
 
-// cell keeps a text that a release's author wrote from being read as Markdown or as HTML.
+// cell escapes a text from a release so that it is not read as Markdown or as HTML.
 func cell(s string) string { return escapes.Replace(format.Printable(s)) }
 
-// escapes has what Markdown and HTML take for a sign of theirs.
+// escapes escapes the special characters of Markdown and HTML.
 var escapes = strings.NewReplacer(
 	`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`,
 	"<", "&lt;", ">", "&gt;", "&", "&amp;",

@@ -1,6 +1,5 @@
-// Package contract holds the rules tables of Cluster API's contract pages as data, and fills them in
-// for a release: each rule is checked on the schemas of the custom resource definitions that play
-// the part the rule is about.
+// Package contract holds the rules tables of Cluster API's contract pages as data, and fills them in for a release:
+// each rule is checked on the schemas of the CRDs with the rule's role.
 package contract
 
 import (
@@ -8,7 +7,7 @@ import (
 	"strings"
 )
 
-// Resource is the part that a kind plays in the contract.
+// Resource is the role of a kind in the contract.
 type Resource string
 
 // The resources that have a page with rules.
@@ -21,41 +20,41 @@ const (
 	IPAM             Resource = "IPAM"
 )
 
-// State says how a release stands to a rule.
+// State is the state of a release for a rule.
 type State string
 
 // The states.
 const (
-	// Present is what exists as the rule asks for it.
+	// Present means that the field or kind exists as the rule requires it.
 	Present State = "there"
-	// Missing is what does not exist. Only a mandatory rule is broken by it.
+	// Missing means that it does not exist, which breaks only a mandatory rule.
 	Missing State = "missing"
-	// Wrong is what exists otherwise than the rule asks for it.
+	// Wrong means that it exists in another form than the rule requires.
 	Wrong State = "wrong"
-	// NotApplicable is a rule that the release's contract version or kind has nothing to do with.
+	// NotApplicable means that the rule does not apply to the release's contract version or kind.
 	NotApplicable State = "not applicable"
-	// NotVisible is a rule about what a controller does, which no file of a release shows.
+	// NotVisible means that the rule is about the behaviour of a controller, which no file of a release shows.
 	NotVisible State = "not visible in a release"
 )
 
-// Weight says what a problem causes.
+// Weight is the consequence of a problem.
 type Weight string
 
 // The weights.
 const (
-	// Broken keeps Cluster API from working with the kind as the rule has it.
+	// Broken prevents Cluster API from working with the kind.
 	Broken Weight = "broken"
-	// Lax lets values through that Cluster API can't take over, or is merged in another way.
+	// Lax allows values that Cluster API can't copy, or merges a list in another way.
 	Lax Weight = "lax"
-	// Deprecated works with this version of Cluster API, and not for ever.
+	// Deprecated works with this version of Cluster API, but not with all later ones.
 	Deprecated Weight = "deprecated"
 )
 
-// Problem is one thing in a custom resource definition that breaks a rule.
+// Problem is one defect in a CRD that breaks a rule.
 type Problem struct {
-	// CRD is the definition, or nil where the release has none.
+	// CRD is the definition, or nil if the release has none.
 	CRD *CRD
-	// Path leads to the place in the definition's document, as manifest.Document.Place takes it.
+	// Path leads to the place in the CRD's document, in the form of manifest.Document.Place.
 	Path []any
 	// Reason says what is wrong and what it causes.
 	Reason string
@@ -64,18 +63,18 @@ type Problem struct {
 	Weight Weight
 }
 
-// Verdict is what a rule says of a kind.
+// Verdict is the result of a rule for a kind.
 type Verdict struct {
 	State State `json:"state"`
-	// Detail says why, where no problem does.
+	// Detail is the reason, if no problem gives it.
 	Detail string `json:"detail,omitempty"`
-	// Problems are those of a mandatory rule, or of what an optional one is about: it may be missing.
+	// Problems are those of a mandatory rule, or of an existing field of an optional one.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Rule is one row of a rules table. One of its last four fields says what the rule is about.
+// Rule is one row of a rules table. One of its last four fields judges it.
 type Rule struct {
-	// ID names the rule for ever, e.g. infra-machine-provider-id.
+	// ID names the rule and never changes, e.g. infra-machine-provider-id.
 	ID       string   `json:"id"`
 	Resource Resource `json:"-"`
 	// Page is the file name of the contract page, without its extension.
@@ -84,26 +83,26 @@ type Rule struct {
 	Name string `json:"rule"`
 	// Mandatory is the row's Yes or No.
 	Mandatory bool `json:"mandatory"`
-	// Note is the row's note: when an optional rule becomes mandatory.
+	// Note is the row's note: the condition under which an optional rule is mandatory.
 	Note string `json:"note,omitempty"`
-	// Title says in a line what is looked for; "" where the rule is not visible in a release.
+	// Title describes the rule on one line; "" if it is not visible in a release.
 	Title string `json:"-"`
-	// Fix says what to do where the rule is broken.
+	// Fix says how to follow a broken rule.
 	Fix string `json:"-"`
-	// Hidden says what the rule is about, where no release shows it.
+	// Hidden describes a rule that a release does not show.
 	Hidden string `json:"-"`
 
 	// field is a field of the kind.
 	field fieldRule
 	// fields judges several fields of the kind.
 	fields func(*Implementation) Verdict
-	// each judges the definition of the kind, and that of its template.
+	// each judges the CRD of the kind, and that of its template.
 	each func(*CRD) []Problem
-	// definitions judges which definitions there are.
+	// definitions judges which CRDs exist.
 	definitions func(*Implementation) Verdict
 }
 
-// Visible says whether a release can show how it stands to the rule.
+// Visible reports whether a release shows the state of the rule.
 func (r Rule) Visible() bool { return r.Hidden == "" }
 
 // Heading is the section of the page that explains the rule.
@@ -114,7 +113,7 @@ func (r Rule) Heading() string {
 	return r.Text()
 }
 
-// Text returns the row's text with the space that one of them lacks and its section has.
+// Text returns the row's text, with the space that one row lacks compared with its section.
 func (r Rule) Text() string { return strings.ReplaceAll(r.Name, "`field", "` field") }
 
 // Check judges a kind by the rule.
@@ -129,7 +128,7 @@ func (r Rule) Check(i *Implementation) Verdict {
 	return v
 }
 
-// judge returns the verdict without the rule's own advice.
+// judge returns the verdict without the rule's advice.
 func (r Rule) judge(i *Implementation) Verdict {
 	switch {
 	case !r.Visible():
@@ -139,7 +138,7 @@ func (r Rule) judge(i *Implementation) Verdict {
 	case r.definitions != nil:
 		return r.definitions(i)
 	case i.CRD == nil:
-		return Verdict{State: NotApplicable, Detail: "there is no such kind"}
+		return Verdict{State: NotApplicable, Detail: "the provider has no such kind"}
 	case r.fields != nil:
 		return r.fields(i)
 	case r.each != nil:
@@ -152,7 +151,7 @@ func (r Rule) judge(i *Implementation) Verdict {
 	return r.field.judge(i)
 }
 
-// verdictOf returns the verdict on something that exists.
+// verdictOf returns the verdict for an existing field or kind.
 func verdictOf(problems []Problem) Verdict {
 	v := Verdict{State: Present, Problems: problems}
 	for _, p := range problems {

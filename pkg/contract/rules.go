@@ -10,7 +10,7 @@ type page struct {
 	resource Resource
 	// name is the page's file name, without its extension.
 	name string
-	// prefix begins the ids of the rules.
+	// prefix starts the IDs of the rules.
 	prefix string
 	// rules are in the order of the page's table. %s stands for the resource.
 	rules []Rule
@@ -56,7 +56,7 @@ var (
 		{
 			ID: "scope", Name: "All resources: scope", Mandatory: true,
 			Title: "The %s kinds are namespaced",
-			Fix:   "set `scope: Namespaced` (in Go, `+kubebuilder:resource:scope=Namespaced`); the scope of a definition can't be changed later",
+			Fix:   "set `scope: Namespaced` (in Go, `+kubebuilder:resource:scope=Namespaced`); the scope of a CRD can't be changed later",
 			each:  scope,
 		},
 		{
@@ -68,7 +68,7 @@ var (
 		{
 			ID: "api-version", Name: "All resources: `APIVersion` field value", Mandatory: true,
 			Title: "The %s kinds declare a contract version with one of their own versions",
-			Fix:   "set the label " + label(v1beta2) + " of the definition to its version that has the contract's fields",
+			Fix:   "set the label " + label(v1beta2) + " of the CRD to its version that has the contract's fields",
 			each:  apiVersion,
 		},
 		{
@@ -80,13 +80,13 @@ var (
 	}
 	conditions = Rule{
 		ID: "conditions", Name: "%s: conditions",
-		Title: "The %s's conditions are ones that Cluster API can read",
+		Title: "Cluster API can read the %s's conditions",
 		Fix:   "make status.conditions a list of objects with type and status (in Go, []metav1.Condition)",
 		field: fieldRule{path: "status.conditions", shape: listOf(condition)},
 	}
 	terminalFailures = Rule{
 		ID: "terminal-failures", Name: "%s: terminal failures",
-		Title:  "The %s does not tell of terminal failures in fields that are going away",
+		Title:  "The %s does not report terminal failures in deprecated fields",
 		Fix:    "make status.failureReason and status.failureMessage strings",
 		fields: judgeTerminalFailures,
 	}
@@ -111,31 +111,31 @@ var (
 	multipleInstances = Rule{ID: "multiple-instances", Name: "Support for running multiple instances", Note: forClusterctl, Hidden: hiddenInstances}
 	clusterctlSupport = Rule{
 		ID: "clusterctl-support", Name: "Clusterctl support", Note: forClusterctl,
-		Hidden: "the clusterctl contract has rules of its own: the checks of all other groups hold a release to them",
+		Hidden: "the clusterctl contract has its own rules: the checks of all other groups cover them",
 	}
 	pausing = Rule{ID: "pausing", Name: "%s: pausing", Hidden: "what the controller does while the Cluster or the object is paused"}
 )
 
 const (
-	fixTypeMeta     = "embed metav1.TypeMeta and metav1.ObjectMeta in the Go type and generate the definition again"
-	fixTemplate     = "define the template with spec.template.spec, which holds the spec of the kind"
+	fixTypeMeta     = "embed metav1.TypeMeta and metav1.ObjectMeta in the Go type and generate the CRD again"
+	fixTemplate     = "define the template with spec.template.spec, which contains the spec of the kind"
 	hiddenInPlace   = "what the controllers do while a machine is updated in place"
-	hiddenInstances = "whether the manager takes --namespace and --watch-filter; the components checks look at the flags that it is given"
+	hiddenInstances = "whether the manager supports --namespace and --watch-filter; the checks of the components look at the flags that are set"
 )
 
-// initialized returns the rule about the field that says that a resource is initialized: one of
-// status.initialization, and another one of status under the v1beta1 contract.
+// initialized returns the rule about the field that reports an initialized resource: one of status.initialization, and
+// another one of status under the v1beta1 contract.
 func initialized(what, name, old string) Rule {
 	return Rule{
 		ID: "initialization-completed", Name: "%s: initialization completed", Mandatory: true,
-		Title: "The %s can say that " + what,
+		Title: "The %s can report that " + what,
 		Fix:   "add status.initialization." + name + " as a boolean",
 		field: fieldRule{path: "status.initialization." + name, shape: boolean, awaited: true,
-			old: &fieldRule{path: "status." + old, shape: boolean, fix: "add status." + old + " as a boolean, which the v1beta1 contract has"}},
+			old: &fieldRule{path: "status." + old, shape: boolean, fix: "add status." + old + " as a boolean, as the v1beta1 contract requires"}},
 	}
 }
 
-// provisioned is the rule of initialization for infrastructure.
+// provisioned is the rule about initialization for infrastructure.
 var provisioned = initialized("its infrastructure is provisioned", "provisioned", "ready")
 
 // pages are the contract pages in their order.
@@ -143,17 +143,17 @@ var pages = []page{
 	{InfraCluster, "infra-cluster", "infra-cluster", slices.Concat(allResources, []Rule{
 		{
 			ID: "control-plane-endpoint", Name: "%s: control plane endpoint", Note: forEndpoint,
-			Title: "The InfraCluster's control plane endpoint is one that Cluster API can read",
+			Title: "Cluster API can read the InfraCluster's control plane endpoint",
 			Fix:   "make spec.controlPlaneEndpoint an object with host, a string, and port, an integer",
 			field: fieldRule{path: "spec.controlPlaneEndpoint", shape: endpoint},
 		},
 		{
 			ID: "failure-domains", Name: "%s: failure domains",
-			Title: "The InfraCluster's failure domains are as its contract version has them",
+			Title: "The InfraCluster's failure domains have the form of its contract version",
 			Fix:   "make status.failureDomains a list of objects with name, controlPlane and attributes (in Go, []clusterv1.FailureDomain)",
 			field: fieldRule{path: "status.failureDomains", shape: mergedBy(100, object(must("name", text(256)), may("controlPlane", boolean), attributes), "name"),
 				old: &fieldRule{path: "status.failureDomains", shape: mapOf(object(may("controlPlane", boolean), attributes)),
-					fix: "make status.failureDomains a map of objects with controlPlane and attributes, as the v1beta1 contract has it, or declare v1beta2"}},
+					fix: "make status.failureDomains a map of objects with controlPlane and attributes, as the v1beta1 contract requires, or declare v1beta2"}},
 		},
 		provisioned, conditions, terminalFailures, optionalTemplate,
 		{
@@ -165,26 +165,26 @@ var pages = []page{
 	{InfraMachine, "infra-machine", "infra-machine", slices.Concat(allResources, []Rule{
 		{
 			ID: "provider-id", Name: "%s: provider ID", Mandatory: true,
-			Title:  "The InfraMachine has the ID by which its node is found",
+			Title:  "The InfraMachine has the ID with which Cluster API finds its node",
 			Fix:    "add spec.providerID as an optional string",
 			fields: machineProviderID,
 		},
 		{
 			ID: "failure-domain", Name: "%s: failure domain",
-			Title: "The InfraMachine's failure domain is one that Cluster API can read",
+			Title: "Cluster API can read the InfraMachine's failure domain",
 			Fix:   "make the field a string",
 			field: fieldRule{path: "status.failureDomain", shape: text(256), old: &fieldRule{path: "spec.failureDomain", shape: anyText}},
 		},
 		{
 			ID: "addresses", Name: "%s: addresses",
-			Title: "The InfraMachine's addresses are ones that Cluster API can read",
+			Title: "Cluster API can read the InfraMachine's addresses",
 			Fix:   "make status.addresses a list of objects with type and address (in Go, []clusterv1.MachineAddress)",
 			field: fieldRule{path: "status.addresses", shape: listOf(object(must("type", anyText), must("address", anyText)))},
 		},
 		provisioned, conditions, terminalFailures, inPlaceChanges, mandatoryTemplate, dryRun, multiTenancy, clusterctlSupport, pausing,
 		{
 			ID: "template-autoscaling", Name: "%sTemplate: support cluster autoscaling from zero",
-			Title:       "The InfraMachineTemplate's capacity is one that the cluster autoscaler can read",
+			Title:       "The cluster autoscaler can read the InfraMachineTemplate's capacity",
 			Fix:         "make status.capacity a map of quantities (in Go, corev1.ResourceList) and status.nodeInfo an object with architecture and operatingSystem",
 			definitions: autoscaling,
 		},
@@ -210,7 +210,7 @@ var pages = []page{
 		},
 		{
 			ID: "provider-id-list", Name: "%s: providerIDList", Mandatory: true,
-			Title: "The InfraMachinePool has the IDs by which its nodes are found",
+			Title: "The InfraMachinePool has the IDs with which Cluster API finds its nodes",
 			Fix:   "add spec.providerIDList as an optional list of strings",
 			field: fieldRule{path: "spec.providerIDList", shape: atomicList(10000, text(512)), written: true},
 		},
@@ -221,7 +221,7 @@ var pages = []page{
 		pausing, conditions,
 		{
 			ID: "replicas", Name: "%s: replicas", Mandatory: true,
-			Title: "The InfraMachinePool counts its machines",
+			Title: "The InfraMachinePool reports the number of its machines",
 			Fix:   "add status.replicas as an integer",
 			field: fieldRule{path: "status.replicas", shape: integer},
 		},
@@ -241,16 +241,16 @@ var pages = []page{
 			Fix:   "add status.dataSecretName as a string",
 			field: fieldRule{path: "status.dataSecretName", shape: text(253)},
 		},
-		initialized("its Secret is there", "dataSecretCreated", "ready"),
+		initialized("its Secret exists", "dataSecretCreated", "ready"),
 		conditions, terminalFailures, inPlaceChanges, mandatoryTemplate, dryRun,
 		{ID: "sentinel-file", Name: "Sentinel file", Hidden: "what the bootstrap data does on a machine once its node has joined"},
-		{ID: "taint", Name: "Taint Nodes at creation", Hidden: "what the bootstrap data tells the kubelet to register with"},
+		{ID: "taint", Name: "Taint Nodes at creation", Hidden: "the taints with which the kubelet registers"},
 		multipleInstances, clusterctlSupport, pausing,
 	})},
 	{ControlPlane, "control-plane", "control-plane", slices.Concat(allResources, []Rule{
 		{
 			ID: "endpoint", Name: "%s: endpoint", Note: forEndpoint,
-			Title: "The ControlPlane's endpoint is one that Cluster API can read",
+			Title: "Cluster API can read the ControlPlane's endpoint",
 			Fix:   "make spec.controlPlaneEndpoint an object with host, a string, and port, an integer",
 			field: fieldRule{path: "spec.controlPlaneEndpoint", shape: endpoint},
 		},
@@ -258,26 +258,26 @@ var pages = []page{
 			ID: "replicas", Name: "%s: replicas",
 			Note:   "Mandatory if control plane has a notion of number of instances.",
 			Title:  "A ControlPlane with replicas has the counters and the scale subresource",
-			Fix:    "add what is missing next to spec.replicas, as the contract page has it",
+			Fix:    "add the missing fields next to spec.replicas, as the contract page requires",
 			fields: replicas,
 		},
 		{
 			ID: "version", Name: "%s: version",
 			Note:   "Mandatory if control plane allows direct management of the Kubernetes version in use; Mandatory for cluster class support.",
-			Title:  "A ControlPlane with a version says which versions it runs",
+			Title:  "A ControlPlane with a version reports the running versions",
 			Fix:    "add status.versions (in Go, []clusterv1.StatusVersion) next to spec.version, or status.version",
 			fields: kubernetesVersion,
 		},
 		{
 			ID: "machines", Name: "%s: machines",
 			Note:   "Mandatory if control plane instances are represented with a set of Cluster API Machines.",
-			Title:  "A ControlPlane's machine template is as its contract version has it",
-			Fix:    "give spec.machineTemplate the fields of the contract page",
+			Title:  "A ControlPlane's machine template has the form of its contract version",
+			Fix:    "define the fields of the contract page in spec.machineTemplate",
 			fields: machines,
 		},
 		{
 			ID: "rollout-after", Name: "%s: rolloutAfter",
-			Title:  "A ControlPlane's scheduled rollout is where its contract version has it",
+			Title:  "A ControlPlane's scheduled rollout is in the field of its contract version",
 			Fix:    "add spec.rollout.after as a string (in Go, metav1.Time)",
 			fields: rolloutAfter,
 		},
@@ -289,21 +289,21 @@ var pages = []page{
 		conditions, terminalFailures, optionalTemplate,
 		{
 			ID: "kubeconfig", Name: "Cluster kubeconfig management", Mandatory: true,
-			Hidden: "the Secret with the kubeconfig that the controller makes and renews",
+			Hidden: "the Secret with the kubeconfig that the controller creates and renews",
 		},
-		{ID: "certificates", Name: "Cluster certificate management", Hidden: "the Secrets with certificates that the controller makes"},
+		{ID: "certificates", Name: "Cluster certificate management", Hidden: "the Secrets with certificates that the controller creates"},
 		{ID: "machine-placement", Name: "Machine placement", Hidden: "how the controller spreads its machines over failure domains"},
 		{ID: "metadata-propagation", Name: "Metadata propagation", Hidden: "which labels and annotations the controller copies to its machines"},
 		{ID: "min-ready-seconds", Name: "MinReadySeconds and UpToDate propagation", Hidden: "what the controller writes to its machines"},
 		multipleInstances, clusterctlSupport, pausing,
 	})},
-	// The page has a numbered list, and no table. It asks for no contract label, so that each version
-	// that is served is one that claims may name.
+	// The page has a numbered list instead of a table. It requires no contract label, so claims may name each served
+	// version.
 	{IPAM, "ipam", "ipam-pool", []Rule{
 		{
 			ID: "api-group", Name: "Pool: API group served by the API server", Mandatory: true,
 			Title: "The kinds of pools are served",
-			Fix:   "serve the version that pools are stored in",
+			Fix:   "serve the stored version of the pools",
 			each:  poolServed,
 		},
 		{
@@ -320,7 +320,7 @@ var pages = []page{
 		},
 		{
 			ID: "conditions", Name: "Pool: status.conditions with Ready", Note: "Should be there",
-			Title: "The conditions of pools are ones that Cluster API can read",
+			Title: "Cluster API can read the conditions of pools",
 			Fix:   conditions.Fix,
 			field: conditions.field,
 		},

@@ -9,18 +9,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// node is a field of a kind, as the schema of one version has it.
+// node is a field of a kind in the schema of one version.
 type node struct {
 	crd *CRD
-	// schema is nil where the schema has no such field.
+	// schema is nil if the schema does not define the field.
 	schema *apiextensionsv1.JSONSchemaProps
-	// open says that the schema takes fields that it does not name, so that the field may be there.
+	// open means that the schema keeps unknown fields, so the field may exist.
 	open bool
-	// required says that no object is taken without the field.
+	// required means that every object must have the field.
 	required bool
 	// name is the field's path in an object, e.g. status.conditions[].type.
 	name string
-	// path leads to the field's schema in the definition's document.
+	// path leads to the field's schema in the CRD's document.
 	path []any
 }
 
@@ -33,8 +33,8 @@ func (c *CRD) root(version int) node {
 	return n.below("", c.Spec.Versions[version].Schema.OpenAPIV3Schema, "openAPIV3Schema")
 }
 
-// below returns the node of a schema in this one, nil where there is none: then the field may exist if
-// this schema keeps what it does not name.
+// below returns the node of a schema in this one. If schema is nil, the field may exist only if this schema keeps
+// unknown fields.
 func (n node) below(name string, schema *apiextensionsv1.JSONSchemaProps, steps ...any) node {
 	child := node{crd: n.crd, schema: schema, open: n.open, name: name, path: append(slices.Clone(n.path), steps...)}
 	if schema != nil {
@@ -43,7 +43,7 @@ func (n node) below(name string, schema *apiextensionsv1.JSONSchemaProps, steps 
 	return child
 }
 
-// there says whether an object can have the field.
+// there reports whether an object can have the field.
 func (n node) there() bool { return n.schema != nil || n.open }
 
 // field returns the field of that name below.
@@ -69,7 +69,7 @@ func (n node) at(path string) node {
 	return n
 }
 
-// items returns what a list holds.
+// items returns the items of a list.
 func (n node) items() node {
 	if n.schema == nil || n.schema.Items == nil {
 		return n.below(n.name+"[]", nil, "items")
@@ -77,7 +77,7 @@ func (n node) items() node {
 	return n.below(n.name+"[]", n.schema.Items.Schema, "items")
 }
 
-// values returns what a map holds; a schema that takes any value is open.
+// values returns the values of a map; a schema that allows any value is open.
 func (n node) values() node {
 	if n.schema == nil || n.schema.AdditionalProperties == nil {
 		return n.below(n.name+"[]", nil, "additionalProperties")

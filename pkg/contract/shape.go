@@ -17,17 +17,17 @@ const (
 	typeQuantity = "quantity"
 )
 
-// shape is what a field has to look like for Cluster API to read it.
+// shape is the form of a field that Cluster API can read.
 type shape struct {
 	// kind is one of the types above.
 	kind string
-	// The limits are what Cluster API's own field takes; 0 isn't a limit.
+	// The limits are those of Cluster API's own field; 0 means no limit.
 	maxLength, maximum, maxItems int64
 	// fields are those of an object.
 	fields []field
 	// items are a list's items or a map's values.
 	items *shape
-	// listType is how a list is merged, where the contract says so, and listKeys by which fields.
+	// listType is the merge type of a list, if the contract defines it, and listKeys are its keys.
 	listType string
 	listKeys []string
 }
@@ -36,7 +36,7 @@ type shape struct {
 type field struct {
 	name  string
 	shape shape
-	// must says that the object is of no use without it.
+	// must means that the object is useless without the field.
 	must bool
 }
 
@@ -60,26 +60,26 @@ func listOf(item shape) shape { return shape{kind: typeList, items: &item} }
 // mapOf is a map of values.
 func mapOf(value shape) shape { return shape{kind: typeMap, items: &value} }
 
-// mergedBy is a list of at most so many items, whose keys are fields.
+// mergedBy is a list of at most maxItems items that is merged by its keys.
 func mergedBy(maxItems int64, item shape, keys ...string) shape {
 	return shape{kind: typeList, items: &item, maxItems: maxItems, listType: typeMap, listKeys: keys}
 }
 
-// atomicList is a list of at most so many items that is replaced as a whole.
+// atomicList is a list of at most maxItems items that is replaced as a whole.
 func atomicList(maxItems int64, item shape) shape {
 	return shape{kind: typeList, items: &item, maxItems: maxItems, listType: "atomic"}
 }
 
-// must is a field that an object can't do without.
+// must is a mandatory field of an object.
 func must(name string, s shape) field { return field{name: name, shape: s, must: true} }
 
-// may is a field that an object can do without.
+// may is an optional field of an object.
 func may(name string, s shape) field { return field{name: name, shape: s} }
 
 // compare returns how an existing field differs from the shape.
 func (s shape) compare(n node) []Problem {
 	if n.schema == nil {
-		return nil // open: the schema takes whatever the controller writes
+		return nil // open: the schema allows any value
 	}
 	if problem, ok := s.compareType(n); !ok {
 		return []Problem{problem}
@@ -107,33 +107,33 @@ func (f field) compare(parent node) []Problem {
 	case child.there():
 		return f.shape.compare(child)
 	case f.must:
-		return []Problem{child.problem(Broken, fmt.Sprintf("there is no %s, %s: what a controller writes there is dropped", child.name, f.shape.name()))}
+		return []Problem{child.problem(Broken, fmt.Sprintf("%s, %s, is missing: the API server drops the values that a controller writes", child.name, f.shape.name()))}
 	}
 	return nil
 }
 
-// compareType says whether the field has the shape's type.
+// compareType reports whether the field has the shape's type.
 func (s shape) compareType(n node) (Problem, bool) {
 	got := typeOf(n)
 	want := s.kind
 	if got == want || got == "" {
 		return Problem{}, true
 	}
-	// A quantity is written as a text or number; a text alone is one too.
+	// A quantity is written as a text or a number; a field of text alone is allowed too.
 	if want == typeQuantity && (got == typeString || got == typeInteger) {
 		return Problem{}, true
 	}
-	// An object without fields that keeps what it gets holds a map's entries as well.
+	// An object without fields that keeps unknown fields can contain the entries of a map as well.
 	if want == typeMap && got == typeObject && n.open {
 		return Problem{}, true
 	}
 	if want == typeObject && len(s.fields) == 0 && got == typeMap {
 		return Problem{}, true
 	}
-	return n.problem(Broken, fmt.Sprintf("%s is %s, and Cluster API reads %s there", n.name, article(got), s.name())), false
+	return n.problem(Broken, fmt.Sprintf("%s is %s, but Cluster API reads %s", n.name, article(got), s.name())), false
 }
 
-// typeOf returns the type of a field, or "" where the schema takes any.
+// typeOf returns the type of a field, or "" if the schema allows any.
 func typeOf(n node) string {
 	switch s := n.schema; {
 	case s.XIntOrString:
@@ -147,13 +147,13 @@ func typeOf(n node) string {
 	}
 }
 
-// compareLimits returns where the schema lets more through than Cluster API's own field takes. A
-// schema without a limit is not one of them: most leave it to the controller.
+// compareLimits returns the limits of the schema that exceed those of Cluster API's own field. A missing limit is not
+// reported, because most schemas leave it to the controller.
 func (s shape) compareLimits(n node) []Problem {
 	var problems []Problem
 	above := func(what string, got *int64, limit int64) {
 		if got != nil && limit > 0 && *got > limit {
-			p := n.problem(Lax, fmt.Sprintf("%s has %s %d, and Cluster API's own field takes %d: a larger value can't be taken over", n.name, what, *got, limit))
+			p := n.problem(Lax, fmt.Sprintf("%s has %s %d, but Cluster API's own field allows %d: it can't copy a larger value", n.name, what, *got, limit))
 			p.Path = append(slices.Clone(p.Path), what)
 			p.Fix = fmt.Sprintf("lower %s to %d", what, limit)
 			problems = append(problems, p)
@@ -168,14 +168,13 @@ func (s shape) compareLimits(n node) []Problem {
 	return problems
 }
 
-// compareList returns what is wrong with a list's items, and with how it is merged where the schema
-// says that itself.
+// compareList returns the problems of a list's items, and of its merge type if the schema sets it.
 func (s shape) compareList(n node) []Problem {
 	var problems []Problem
 	if got := n.schema.XListType; s.listType != "" && got != nil {
 		keys := strings.Join(n.schema.XListMapKeys, ", ")
 		if *got != s.listType || s.listType == typeMap && keys != strings.Join(s.listKeys, ", ") {
-			p := n.problem(Lax, fmt.Sprintf("%s is merged as a list of type %s, and the contract has %s", n.name, described(*got, keys), described(s.listType, strings.Join(s.listKeys, ", "))))
+			p := n.problem(Lax, fmt.Sprintf("%s is merged as a list of type %s, but the contract requires %s", n.name, described(*got, keys), described(s.listType, strings.Join(s.listKeys, ", "))))
 			p.Path = append(slices.Clone(p.Path), "x-kubernetes-list-type")
 			p.Fix = "set the markers listType=" + s.listType
 			if len(s.listKeys) > 0 {
@@ -198,7 +197,7 @@ func described(listType, keys string) string {
 	return listType + " by " + keys
 }
 
-// name says what the shape is.
+// name describes the shape.
 func (s shape) name() string {
 	if s.kind == typeList && s.items != nil {
 		return "a list of " + plural(s.items.kind)
@@ -206,7 +205,7 @@ func (s shape) name() string {
 	return article(s.kind)
 }
 
-// article returns a type's name in a sentence.
+// article returns a type's name with its article.
 func article(kind string) string {
 	switch kind {
 	case typeList:

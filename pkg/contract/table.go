@@ -8,8 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ErrNoComponents says that a release has no components YAML, and so no kinds that could be checked
-// against the contract.
+// ErrNoComponents means that a release has no components YAML, and so no kinds to check against the contract.
 var ErrNoComponents = errors.New("the release has no components YAML")
 
 // Table is the rules table of one page, filled in for one kind.
@@ -20,12 +19,12 @@ type Table struct {
 	Resource Resource `json:"resource"`
 	// Page is the contract page, e.g. infra-cluster.
 	Page string `json:"page"`
-	// Kind and Group are the kind's; both are "" where the provider lacks a kind that it must have.
+	// Kind and Group are those of the kind; both are "" if the provider lacks a mandatory kind.
 	Kind  string `json:"kind,omitempty"`
 	Group string `json:"group,omitempty"`
-	// Version is the kind's version that the rules are checked on.
+	// Version is the version of the kind that the rules are checked on.
 	Version string `json:"version,omitempty"`
-	// Template is the kind of its template, or "".
+	// Template is the kind of the template, or "".
 	Template string `json:"template,omitempty"`
 	// Contract is the contract version that the kind declares, or "".
 	Contract string `json:"contract,omitempty"`
@@ -38,7 +37,7 @@ type Row struct {
 	Verdict
 }
 
-// Count returns how many rows of a table have a state.
+// Count returns the number of rows in a state.
 func (t *Table) Count(mandatory bool, state State) int {
 	n := 0
 	for _, r := range t.Rows {
@@ -49,13 +48,12 @@ func (t *Table) Count(mandatory bool, state State) int {
 	return n
 }
 
-// Tables returns the rules tables of the contract, filled in for a release: one for each kind that
-// plays a part in the contract, in the order of the contract pages. A provider without such kinds
-// has none. The error is ErrNoComponents, or a *manifest.SyntaxError.
+// Tables returns the rules tables of the contract, filled in for a release: one for each kind with a role in the
+// contract, in the order of the contract pages. The error is ErrNoComponents, or a *manifest.SyntaxError.
 func Tables(r *release.Release) ([]Table, error) {
 	file, ok := r.Components()
 	if !ok {
-		return nil, fmt.Errorf("%s: %w: there is no %s", r, ErrNoComponents, r.Provider.ComponentsFile())
+		return nil, fmt.Errorf("%s: %w: %s is missing", r, ErrNoComponents, r.Provider.ComponentsFile())
 	}
 	documents, err := manifest.Parse(file.Name, file.Data)
 	if err != nil {

@@ -37,7 +37,7 @@ var brokenInTheField = map[string]string{
 	// The kind is made by the provider's own control plane, which needs no template of it. The page
 	// asks for one of each kind all the same.
 	"bootstrap-k0smotron K0sControllerConfig bootstrap-config-template": "broken",
-	// The components have no definitions at all: clusterctl refuses the release as well.
+	// The components have no CRDs: clusterctl refuses the release as well.
 	"infrastructure-exoscale  infra-cluster-resource-definition": "broken",
 	// The label declares v1beta1 alone, whose failure domains are a map, and the field is v1beta2's
 	// list. metadata.yaml says v1beta2: it is the label that is out of date.
@@ -204,7 +204,7 @@ func TestFormatsOfBadReleases(t *testing.T) {
 		if strings.Contains(b.String(), "\x1b") {
 			t.Errorf("%s lets a terminal's command through", name)
 		}
-		if !strings.Contains(b.String(), "declares none of the contract versions") {
+		if !strings.Contains(b.String(), "declares no contract version") {
 			t.Errorf("%s does not say what is wrong:\n%s", name, b.String())
 		}
 	}

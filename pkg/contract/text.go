@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// writeText shows the tables for a terminal: a row in a line, and what is wrong below it.
+// writeText writes the tables for a terminal: one line for each row, with its problems below.
 func writeText(tables []Table, w io.Writer) error {
 	var b strings.Builder
 	for k := range tables {
@@ -24,13 +24,13 @@ func writeText(tables []Table, w io.Writer) error {
 		fmt.Fprintf(&b, "  %s\n", t.Summary())
 	}
 	if len(tables) == 0 {
-		b.WriteString("no kind of the release plays a part in the contract\n")
+		b.WriteString("no kind of the release has a role in the contract\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// textRows writes the rows of a table. Names of rules are long, so they come last, with what there is to say below them.
+// textRows writes the rows of a table. Names of rules are long, so they come last, with the remarks below them.
 func textRows(t *Table, w io.Writer) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "  MANDATORY\tSTATE\tRULE")

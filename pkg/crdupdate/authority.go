@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// authority returns a CA certificate as cert-manager injects one, in PEM. Whose it is changes nothing.
+// authority returns a CA certificate in PEM, as cert-manager injects one. Its issuer does not matter.
 var authority = sync.OnceValue(func() []byte {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package crdupdate tells what an API server says to the update of a custom resource definition that
-// clusterctl upgrade makes.
+// Package crdupdate returns what an API server answers to the update of a CRD by clusterctl upgrade.
 package crdupdate
 
 import (
@@ -17,10 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Installed returns a definition as a cluster has it after the release that contains it was installed:
-// with the API server's defaults, with a CA where injected is set and the versions are converted by a
-// webhook, and with the status that the API server gives it. Its storage version is the only one in
-// status.storedVersions. It is established unless its caBundle is invalid.
+// Installed returns a CRD in the form that a cluster has after the installation of its release: with the API server's
+// defaults, with a CA if injected is set and a webhook converts the versions, and with the status that the API server
+// sets. Its storage version is the only one in status.storedVersions. It is established unless its caBundle is invalid.
 //
 // Source: cert-manager, CA Injector; Kubernetes, apiextensions-apiserver, registry/customresourcedefinition,
 // PrepareForCreate, and controller/establish.
@@ -50,8 +48,8 @@ func Installed(crd *apiextensionsv1.CustomResourceDefinition, injected bool) *ap
 	return installed
 }
 
-// InvalidCABundle returns why an API server can't use the caBundle of a definition's conversion
-// webhook, or nil. No caBundle is a valid one.
+// InvalidCABundle returns why an API server can't use the caBundle of a CRD's conversion webhook, or nil. An empty
+// caBundle is valid.
 func InvalidCABundle(crd *apiextensionsv1.CustomResourceDefinition) *field.Error {
 	conversion := crd.Spec.Conversion
 	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil {
@@ -64,9 +62,9 @@ func InvalidCABundle(crd *apiextensionsv1.CustomResourceDefinition) *field.Error
 	return nil
 }
 
-// Patched returns what clusterctl upgrade makes of an installed definition: the definition of the new
-// release, patched over it by JSON merge. What the new one leaves out stays as it is. clusterctl reads
-// the new one as its Go type first, so a null in its YAML removes nothing.
+// Patched returns the CRD that results when clusterctl upgrade patches an installed CRD with that of the new release,
+// by JSON merge. Fields that the new one leaves out stay. clusterctl reads the new one as its Go type first, so a null
+// in its YAML removes nothing.
 //
 // Source: clusterctl, client/cluster/components.go, createObj, and client/repository/components.go,
 // fixCRDWebhookNamespaceReference; apiextensions-apiserver, registry/customresourcedefinition, PrepareForUpdate.
@@ -93,12 +91,12 @@ func Patched(installed, next *apiextensionsv1.CustomResourceDefinition) (*apiext
 	return patched, nil
 }
 
-// Refusals returns why an API server refuses what clusterctl upgrade makes of an installed definition
-// (see Installed), with the new definition of a release; nothing where it takes it. The judge is the
-// API server's own code. Reasons for which it refuses the new definition on its own, where nothing
-// is installed, are left out. So are the schemas of both: the API server has no rule for the schema of
-// an update that it does not have for a new definition.
+// Refusals returns why an API server refuses the patched CRD of clusterctl upgrade, from an installed CRD (see
+// Installed) and that of a new release; it is empty if the API server accepts it. It runs the API server's own code. It
+// leaves out the reasons for which the API server refuses the new CRD without an installed one. It also leaves out the
+// schemas of both: the API server has no rule for the schema of an update that it does not have for a new CRD.
 //
+// The error means that one of the two isn't a CRD that an API server reads.
 // An error says that one of the two isn't a definition that an API server reads.
 func Refusals(installed, next *apiextensionsv1.CustomResourceDefinition) (field.ErrorList, error) {
 	installed, next = withoutSchemas(installed), withoutSchemas(next)
@@ -126,7 +124,7 @@ func Refusals(installed, next *apiextensionsv1.CustomResourceDefinition) (field.
 	}), nil
 }
 
-// Internal returns a definition as the API server validates it, with its defaults.
+// Internal returns a CRD in the API server's internal form, with its defaults.
 func Internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	internal := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(withDefaults(crd), internal, nil); err != nil {
@@ -135,8 +133,8 @@ func Internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.Cus
 	return internal, nil
 }
 
-// withDefaults returns a copy of a definition with the API server's defaults. It shares the schemas, which
-// are large and which nothing writes to.
+// withDefaults returns a copy of a CRD with the API server's defaults. It shares the schemas, which are large and never
+// changed.
 func withDefaults(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	defaulted := *crd
 	crd.Spec.Names.DeepCopyInto(&defaulted.Spec.Names)
@@ -145,7 +143,7 @@ func withDefaults(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv
 	return &defaulted
 }
 
-// withoutSchemas returns a definition whose versions take anything: to compile schemas takes longest.
+// withoutSchemas returns a CRD whose versions accept any object: compiling schemas is the slowest step.
 func withoutSchemas(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	plain := *crd
 	plain.Spec.Versions = slices.Clone(crd.Spec.Versions)
@@ -157,8 +155,7 @@ func withoutSchemas(crd *apiextensionsv1.CustomResourceDefinition) *apiextension
 	return &plain
 }
 
-// addStoredVersion adds the storage version to those that objects are stored in, as the API server
-// does before it validates.
+// addStoredVersion adds the storage version to the stored versions, as the API server does before it validates.
 func addStoredVersion(crd *apiextensionsv1.CustomResourceDefinition) {
 	for _, v := range crd.Spec.Versions {
 		if v.Storage {

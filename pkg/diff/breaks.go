@@ -8,19 +8,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// The methods called Breaks say whether a change breaks what users have: their objects, manifests,
-// settings, or what reads them. Perhaps is what only users can tell. All formats show these answers.
+// The methods called Breaks report whether a change breaks users: their objects, manifests or settings, or programs
+// that read them. Perhaps means that it depends on the user. All formats show these answers.
 
-// Breaks is about a kind that is gone: nothing reconciles its objects any more.
+// Breaks is about a removed kind: no controller reconciles its objects any more.
 func (c CRDChange) Breaks() Narrowing { return narrowsIf(c.After == nil, Narrows) }
 
-// Breaks is about a version in which users can't write and read objects any more.
+// Breaks is about a version that users can no longer write and read.
 func (c VersionChange) Breaks() Narrowing {
 	return narrowsIf(isServed(c.Before) && !isServed(c.After), Narrows)
 }
 
-// FieldBreaks is about a change in Fields or Migrations. A version that is neither served nor stored
-// has no users. A new version leaves objects as they are, unless nothing converts them to it.
+// FieldBreaks is about a change in Fields or Migrations. A version that is neither served nor stored has no users. A
+// new version does not change objects, unless they are not converted to it.
 func (c CRDChange) FieldBreaks(fields VersionFields, change SchemaChange) Narrowing {
 	v := c.After.Spec.Versions[fields.Index]
 	if !v.Served && !v.Storage {
@@ -33,8 +33,8 @@ func (c CRDChange) FieldBreaks(fields VersionFields, change SchemaChange) Narrow
 	return change.Breaks()
 }
 
-// Breaks is about a field: it is gone, or values that it could have are refused. The status is
-// written by the manager, and only read by others.
+// Breaks is about a removed field, or values that are newly refused. The manager writes the status, and others only
+// read it.
 func (c SchemaChange) Breaks() Narrowing {
 	if c.Under("status") || c.Under("spec.template.status") {
 		return narrowsIf(c.dropsValues(), Perhaps)
@@ -42,10 +42,10 @@ func (c SchemaChange) Breaks() Narrowing {
 	return c.breaksValues()
 }
 
-// dropsValues says whether values that are in the field, or in fields without a name, are dropped.
+// dropsValues reports whether values in the field, or in unknown fields, are dropped.
 func (c SchemaChange) dropsValues() bool { return (c.Closes() || c.Kind == FieldRenamed) && !c.Kept }
 
-// breaksValues says whether values that users have set are dropped or refused.
+// breaksValues reports whether values that users have set are dropped or refused.
 func (c SchemaChange) breaksValues() Narrowing {
 	switch {
 	case c.dropsValues():
@@ -56,8 +56,7 @@ func (c SchemaChange) breaksValues() Narrowing {
 	return c.Narrows
 }
 
-// Breaks is about a variable that users have to set who did not have to before, or that has no effect
-// any more.
+// Breaks is about a variable that users newly have to set, or that no longer has an effect.
 func (c VariableChange) Breaks() Narrowing {
 	switch {
 	case c.Demanded():
@@ -68,20 +67,19 @@ func (c VariableChange) Breaks() Narrowing {
 	return Widens
 }
 
-// Breaks is about a flavor or a class that is gone.
+// Breaks is about a removed flavor or class.
 func (d FileDifference) Breaks() Narrowing {
 	return narrowsIf(d.Kind == Removed && d.Role != release.RoleOther, Narrows)
 }
 
-// Breaks is about an image that has moved: mirrors of it have to follow.
+// Breaks is about a moved image, which mirrors have to follow.
 func (c ImageChange) Breaks() Narrowing {
 	registry, path := Repository(c.Before)
 	newRegistry, newPath := Repository(c.After)
 	return narrowsIf(c.Before != "" && c.After != "" && (registry != newRegistry || path != newPath), Perhaps)
 }
 
-// Breaks is about releases from which clusterctl does not upgrade any more, or which have another
-// contract.
+// Breaks is about releases from which clusterctl no longer upgrades, or whose contract changed.
 func (c SeriesChange) Breaks() Narrowing {
 	switch {
 	case c.Before == "":
@@ -92,7 +90,7 @@ func (c SeriesChange) Breaks() Narrowing {
 	return Perhaps
 }
 
-// ContractBreaks is about the contract of the releases: another one needs another Cluster API.
+// ContractBreaks is about a changed contract, which needs another version of Cluster API.
 func (d *Difference) ContractBreaks() Narrowing {
 	return narrowsIf(d.Contract.Before != "" && d.Contract.Before != d.Contract.After, Perhaps)
 }

@@ -17,17 +17,17 @@ import (
 type CRDChange struct {
 	// Name is the definition's, e.g. libvirthosts.infrastructure.cluster.x-k8s.io.
 	Name string
-	// Before is nil for one that came, and After for one that went; nothing else is said of these.
+	// Before is nil for a new CRD, and After for a removed one; the other fields are empty then.
 	Before, After *contract.CRD
 	// Properties are all fields but those in Versions and Fields.
 	Properties []FieldChange
 	Versions   []VersionChange
 	Fields     []VersionFields
-	// Migrations are the changes from the version that was stored to each one that is new.
+	// Migrations are the changes from the stored version to each new one.
 	Migrations []VersionFields
 }
 
-// VersionChange is what became of a version of a kind: "served, stored", "not served", or "" for none.
+// VersionChange is the change of a version of a kind: "served, stored", "not served", or "" for none.
 type VersionChange struct{ Version, Before, After string }
 
 // VersionFields are the changes of the schema of a version.
@@ -40,7 +40,7 @@ type VersionFields struct {
 	Changes []SchemaChange
 }
 
-// FieldChange is a field with its values as text; "" is none.
+// FieldChange is a field with its values as text; "" means none.
 type FieldChange struct {
 	Path, Before, After string
 	Breaks              Narrowing
@@ -79,8 +79,8 @@ func crdNamed(crds []contract.CRD, name string) *contract.CRD {
 	return &crds[i]
 }
 
-// crdProperties compares two definitions with the API server's defaults, without the schemas of their
-// versions and what VersionChange tells.
+// crdProperties compares two CRDs with the API server's defaults, without the schemas of their versions and the content
+// of VersionChange.
 func crdProperties(before, after *contract.CRD) []FieldChange {
 	w := fieldWalk{plain: true}
 	w.values(crdFields(before, after), crdFields(after, before), "")
@@ -90,7 +90,7 @@ func crdProperties(before, after *contract.CRD) []FieldChange {
 	return w.changes
 }
 
-// generatorAnnotation is that of the version of controller-gen, which says nothing of the kind.
+// generatorAnnotation is the annotation with the version of controller-gen, which does not describe the kind.
 const generatorAnnotation = "controller-gen.kubebuilder.io/version"
 
 // crdFields returns the fields of a definition that crdProperties compares; its versions are those
@@ -126,7 +126,7 @@ func anyValues(texts map[string]string) map[string]any {
 	return all
 }
 
-// propertyBreaks says whether a change of a definition's property breaks its users.
+// propertyBreaks reports whether a change of a definition's property breaks its users.
 func propertyBreaks(c FieldChange) Narrowing {
 	gone := c.Before != "" && c.After != c.Before
 	switch {
@@ -144,10 +144,10 @@ func propertyBreaks(c FieldChange) Narrowing {
 	return Widens
 }
 
-// contractLabels is how the paths of the labels begin that declare contracts.
+// contractLabels is the prefix of the paths of labels that declare contracts.
 var contractLabels = "metadata.labels[" + clusterv1.GroupVersion.Group + "/v"
 
-// versionChanges compares which versions are there, served and stored.
+// versionChanges compares which versions exist, are served and are stored.
 func versionChanges(before, after *contract.CRD) []VersionChange {
 	var changes []VersionChange
 	for _, v := range before.Spec.Versions {
@@ -172,10 +172,10 @@ func VersionIndex(crd *contract.CRD, name string) int {
 	return slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
 }
 
-// isServed says whether a version's state is that of one that is served.
+// isServed reports whether a version's state is that of one that is served.
 func isServed(state string) bool { return strings.HasPrefix(state, "served") }
 
-// isDeprecated says whether a version's state is that of one that is deprecated.
+// isDeprecated reports whether a version's state is that of one that is deprecated.
 func isDeprecated(state string) bool { return strings.HasSuffix(state, deprecated) }
 
 // deprecated ends the state of a version that is deprecated.

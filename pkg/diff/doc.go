@@ -1,3 +1,3 @@
-// Package diff says what changed between two releases of a provider: objects, the schemas of its
-// kinds field by field, permissions, images, variables, flavors, classes and release series.
+// Package diff compares two releases of a provider: objects, the schemas of kinds field by field, permissions, images,
+// variables, flavors, classes and release series.
 package diff

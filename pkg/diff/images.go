@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// ImageChange is a container with another image; "" where the container is missing.
+// ImageChange is a container with a changed image; "" means that the container is missing.
 type ImageChange struct {
 	Object        manifest.Object
 	Container     string

@@ -313,7 +313,7 @@ func (d FileDifference) json() jsonFile {
 	}
 	if d.Kind == Added {
 		for i := range f.Variables {
-			f.Variables[i].Breaks = Widens.String() // nobody has used the file
+			f.Variables[i].Breaks = Widens.String() // a new file has no users
 		}
 	}
 	return f

@@ -8,10 +8,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// changed takes one change of a field.
+// changed receives one change of a field.
 type changed func(kind SchemaKind, before, after string, narrows Narrowing)
 
-// compareEnums names the values that came and went.
+// compareEnums reports the added and removed values.
 func compareEnums(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	old, now := enumTexts(before), enumTexts(after)
 	removed, added := without(old, now), without(now, old)
@@ -31,8 +31,8 @@ func enumTexts(s *apiextensionsv1.JSONSchemaProps) []string {
 	return texts
 }
 
-// GoneValues returns the values that an enum had and has no longer; all is true where there was no
-// enum before, so that any other value is refused now.
+// GoneValues returns the removed values of an enum; all is true if there was no enum before, so that any other value is
+// now refused.
 func (c SchemaChange) GoneValues() (removed []string, all bool) {
 	if c.Old == nil || c.Schema == nil {
 		return nil, false
@@ -71,7 +71,7 @@ var limits = []limit{
 	{"minProperties", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MinProperties) }},
 }
 
-// number returns the number that a limit points to, false where there is none.
+// number returns the number that a limit points to, false if there is none.
 func number[N int64 | float64](n *N) (float64, bool) {
 	if n == nil {
 		return 0, false
@@ -79,7 +79,7 @@ func number[N int64 | float64](n *N) (float64, bool) {
 	return float64(*n), true
 }
 
-// compareLimits names the limits of numbers and lengths that changed.
+// compareLimits reports the changed limits of numbers and lengths.
 func compareLimits(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	for _, l := range limits {
 		old, was := l.value(before)
@@ -109,7 +109,7 @@ func compareLimits(before, after *apiextensionsv1.JSONSchemaProps, change change
 	}
 }
 
-// trivial says whether a limit that was not there before is none: no length is below 0.
+// trivial reports whether a new limit has no effect, such as a minimum length of 0.
 func (l limit) trivial(value float64) bool {
 	return !l.upper && value <= 0 && l.name != "minimum"
 }
@@ -142,7 +142,7 @@ func compareTexts(before, after *apiextensionsv1.JSONSchemaProps, change changed
 	}
 }
 
-// compareRules names the rules in CEL that came and went. Their messages may change.
+// compareRules reports the added and removed CEL rules. Their messages may change.
 func compareRules(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	old, now := ruleTexts(before), ruleTexts(after)
 	for _, rule := range without(now, old) {

@@ -49,12 +49,11 @@ func writeMarkdown(r *Report, w io.Writer) error {
 	return err
 }
 
-// signs have a meaning in Markdown or HTML, or to what servers make of both.
+// signs have a special meaning in Markdown or HTML, or on servers that show them.
 const signs = "`*_[]()<>&\\#@|~$!:\"'"
 
-// code writes a value that a release's author wrote as code, so that nothing in it is read as Markdown,
-// as HTML, or as the mention of a user or an issue. Where a code span can't hold it, it is HTML in
-// which each of signs is a character reference.
+// code writes a value from a release as code, so that it is not read as Markdown, as HTML, or as the mention of a user
+// or an issue. If a code span can't contain it, it is HTML in which each of signs is a character reference.
 func code(value string) string {
 	if value != "" && !strings.ContainsAny(value, "`\n") && strings.TrimSpace(value) == value {
 		return "`" + format.Printable(value) + "`"

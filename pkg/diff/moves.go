@@ -9,19 +9,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// end is a field that is gone or new: by itself, or with an object that it is in.
+// end is a removed or new field, or a field of a removed or new object.
 type end struct {
 	SchemaChange
-	// of is the index of the change that it is in, and root that change's path.
+	// of is the index of its change, and root the change's path.
 	of   int
 	root string
 }
 
-// isNested says whether the field is gone or new with an object around it.
+// isNested reports whether the field is removed or new together with a parent object.
 func (e end) isNested() bool { return e.Field != e.root }
 
-// moved returns changes in which fields that moved into an object, or out of one, are changes of kind
-// FieldRenamed. The objects stay what they are: added, removed, or in both releases.
+// moved returns the changes, in which fields that moved into an object, or out of one, are changes of kind
+// FieldRenamed. The changes of the objects stay.
 func moved(changes []SchemaChange) []SchemaChange {
 	changes, ends := replaced(changes)
 	if ends == nil {
@@ -57,9 +57,9 @@ func moved(changes []SchemaChange) []SchemaChange {
 	return all
 }
 
-// replaced returns changes without those of fields that moved into an object that is new, while another
-// that moved out of one that is gone took their place: these are changes of kind FieldRenamed. It returns
-// the ends of the changes as well, nil where nothing can have moved.
+// replaced returns the changes, in which pairs of fields are changes of kind FieldRenamed: a field moved into a new
+// object, and another one, from a removed object, took its place. It returns the ends of the changes as well, nil if
+// nothing can have moved.
 //
 // Cluster API's status.conditions became status.deprecated.v1beta1.conditions in this way, and
 // status.v1beta2.conditions became status.conditions.
@@ -114,8 +114,8 @@ func replaced(changes []SchemaChange) ([]SchemaChange, []end) {
 	return all, endsOf(all)
 }
 
-// endsOf returns the fields that are gone or new, with all fields below them that are not in lists or
-// maps. It is nil where nothing can have moved.
+// endsOf returns the removed and new fields, with all fields below them that are not in lists or maps. It is nil if
+// nothing can have moved.
 func endsOf(changes []SchemaChange) []end {
 	var ends []end
 	kinds := map[SchemaKind]bool{}
@@ -191,7 +191,7 @@ func (e end) keys() []string {
 	return slices.Compact(keys)
 }
 
-// digest returns a short key that stands for texts, which may be long and are many.
+// digest returns a short key for texts, which may be long and many.
 func digest(texts ...string) string {
 	hash := sha256.New()
 	for _, text := range texts {
@@ -231,8 +231,7 @@ func (e end) scopes() []scope {
 	}
 }
 
-// spelled returns a name or path without what is only a matter of spelling: hostId is hostID, and
-// gateway_ip is gatewayIP.
+// spelled returns a name or path in a normal spelling: hostId is hostID, and gateway_ip is gatewayIP.
 func spelled(name string) string {
 	return strings.ToLower(withoutSigns.Replace(name))
 }

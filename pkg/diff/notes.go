@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// notes words every change.
+// notes describes every change in words.
 func (d *Difference) notes() []note {
 	var all []note
 	for _, u := range d.Unread {
@@ -34,7 +34,7 @@ func (d *Difference) notes() []note {
 	return all
 }
 
-// fromTo words a change of a value; "" is none.
+// fromTo describes a change of a value; "" means none.
 func fromTo(before, after string) phrase {
 	switch {
 	case before == "":
@@ -48,7 +48,7 @@ func fromTo(before, after string) phrase {
 // prefixed returns a phrase with words before it.
 func prefixed(words string, p phrase) phrase { return phrase{words + p.words, p.values} }
 
-// seriesNotes words the changes of the contract and the release series.
+// seriesNotes describes the changes of the contract and the release series.
 func (d *Difference) seriesNotes() []note {
 	var all []note
 	if c := d.Contract; c.Before != c.After {
@@ -67,7 +67,7 @@ func (d *Difference) seriesNotes() []note {
 	return all
 }
 
-// variableNotes words the changes of the variables of a file.
+// variableNotes describes the changes of the variables of a file.
 func variableNotes(file string, changes []VariableChange) []note {
 	var all []note
 	for _, c := range changes {
@@ -76,7 +76,7 @@ func variableNotes(file string, changes []VariableChange) []note {
 	return all
 }
 
-// phrase words what became of a variable.
+// phrase describes the change of a variable.
 func (c VariableChange) phrase() phrase {
 	quoted := func(value *string) string {
 		if *value == "" {
@@ -101,7 +101,7 @@ func (c VariableChange) phrase() phrase {
 	return say("default %s, was %s", quoted(c.After), quoted(c.Before))
 }
 
-// fileNotes words the changes of flavors, classes and other files.
+// fileNotes describes the changes of flavors, classes and other files.
 func (d *Difference) fileNotes() []note {
 	var all []note
 	files := slices.Clone(d.Files)
@@ -141,7 +141,7 @@ func (d *Difference) fileNotes() []note {
 	return all
 }
 
-// weight is greater for files that are new: they come first.
+// weight is greater for new files, which come first.
 func (d FileDifference) weight() int {
 	if d.Kind == Added {
 		return 1
@@ -149,7 +149,7 @@ func (d FileDifference) weight() int {
 	return 0
 }
 
-// what says what a file is.
+// what describes the kind of a file.
 func (d FileDifference) what() string {
 	switch {
 	case d.Role == release.RoleClusterTemplate && d.Title == "":
@@ -162,7 +162,7 @@ func (d FileDifference) what() string {
 	return "file"
 }
 
-// kindNotes words the changes of the definitions.
+// kindNotes describes the changes of the CRDs.
 func (d *Difference) kindNotes() []note {
 	var all []note
 	crds := slices.Clone(d.CRDs)
@@ -222,7 +222,7 @@ func (d *Difference) kindNotes() []note {
 	return all
 }
 
-// weight is greater for kinds that are new: they come first.
+// weight is greater for new kinds, which come first.
 func (c CRDChange) weight() int {
 	if c.Before == nil {
 		return 1
@@ -238,15 +238,15 @@ func (c CRDChange) kind() string {
 	return c.After.Spec.Names.Kind
 }
 
-// newlyDeprecated says whether a version is deprecated that was not before.
+// newlyDeprecated reports whether a version is newly deprecated.
 func (c CRDChange) newlyDeprecated(version string) bool {
 	return slices.ContainsFunc(c.Versions, func(v VersionChange) bool { return v.Version == version && v.deprecates() })
 }
 
-// deprecates says whether the version is deprecated, and was not before.
+// deprecates reports whether the version is newly deprecated.
 func (v VersionChange) deprecates() bool { return isDeprecated(v.After) && !isDeprecated(v.Before) }
 
-// limitsStatus says whether a change is about the values that the manager may write into the status.
+// limitsStatus reports whether a change restricts the values that the manager may write into the status.
 func (c SchemaChange) limitsStatus() bool {
 	switch c.Kind {
 	case FieldLimit, FieldPattern, FieldFormat, FieldRequired, FieldOptional, FieldRule, FieldList, FieldNullable:
@@ -258,7 +258,7 @@ func (c SchemaChange) limitsStatus() bool {
 // versionPath splits the path of a property into the version of a kind and the rest.
 var versionPath = regexp.MustCompile(`^spec\.versions\[([^\]]*)\]\.?(.*)$`)
 
-// propertyNote words the change of a property of a definition.
+// propertyNote describes the change of a property of a CRD.
 func propertyNote(kind string, c FieldChange) note {
 	n := note{of: api, subject: kind, field: c.Path, text: fromTo(c.Before, c.After), breaks: c.Breaks}
 	if match := versionPath.FindStringSubmatch(c.Path); match != nil {
@@ -275,7 +275,7 @@ func propertyNote(kind string, c FieldChange) note {
 	return n
 }
 
-// weight is greater for what needs more attention when a manifest is written for another version.
+// weight is greater for changes that need more attention when a manifest is written for another version.
 func (c SchemaChange) weight() int {
 	if c.dropsValues() {
 		return int(Narrows) + 1
@@ -283,8 +283,8 @@ func (c SchemaChange) weight() int {
 	return int(c.Breaks())
 }
 
-// inTemplate names a kind and a field of it. What is in spec.template of a template kind is named as in
-// the kind that is made of it, so that the same change in both is one line.
+// inTemplate names a kind and a field of it. A field in spec.template of a template kind has the name that it has in
+// the kind created from the template, so that the same change in both is one line.
 func inTemplate(kind, field string) (subject, path string) {
 	if field == "" {
 		return kind, "the object"
@@ -295,7 +295,7 @@ func inTemplate(kind, field string) (subject, path string) {
 	return kind, field
 }
 
-// phrase words a change of a schema.
+// phrase describes a change of a schema.
 func (c SchemaChange) phrase() phrase {
 	switch c.Kind {
 	case FieldAdded:
@@ -324,7 +324,7 @@ func (c SchemaChange) phrase() phrase {
 	return prefixed(string(c.Kind)+" ", fromTo(c.Before, c.After))
 }
 
-// enumPhrase names the values that came and went.
+// enumPhrase describes the added and removed values.
 func (c SchemaChange) enumPhrase() phrase {
 	old, now := enumTexts(c.Old), enumTexts(c.Schema)
 	added, removed := without(now, old), without(old, now)
@@ -341,7 +341,7 @@ func (c SchemaChange) enumPhrase() phrase {
 	return phrase{"values removed: %s; added: %s", [][]string{removed, added}}
 }
 
-// permissionNotes words what a role allows more, and no longer.
+// permissionNotes describes the added and removed permissions of a role.
 func permissionNotes(c PermissionChange) []note {
 	var all []note
 	add := func(words string, changes []Permission) {
@@ -354,7 +354,7 @@ func permissionNotes(c PermissionChange) []note {
 	return all
 }
 
-// sectionOf returns the section of an object by its kind, without what has a section of its own.
+// sectionOf returns the section for an object of a kind, except for kinds with their own section.
 func sectionOf(c ObjectChange) *section {
 	group, _, _ := strings.Cut(c.Object.APIVersion, "/")
 	switch {
@@ -366,10 +366,10 @@ func sectionOf(c ObjectChange) *section {
 	return otherObjects
 }
 
-// flagPath finds the part of a path that is about how a container's program is called.
+// flagPath matches the part of a path that belongs to a container's command line.
 var flagPath = regexp.MustCompile(`(containers|initContainers)\[[^\]]*\]\.(args|command|env|envFrom)\b.*$`)
 
-// objectNotes words the changes of an object of the components.
+// objectNotes describes the changes of an object of the components.
 func objectNotes(c ObjectChange) []note {
 	n := note{of: sectionOf(c), subject: c.Object.String(), text: say(string(c.Kind))}
 	if c.Kind != Changed {

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// ObjectChange is what became of an object of a file.
+// ObjectChange is the change of an object of a file.
 type ObjectChange struct {
 	Object manifest.Object
 	Kind   Kind
@@ -20,7 +20,7 @@ type ObjectChange struct {
 	Fields []FieldChange
 }
 
-// Kind says whether something came, went, or is another.
+// Kind is the kind of a change: added, removed or changed.
 type Kind string
 
 // The kinds of changes.
@@ -30,7 +30,7 @@ const (
 	Changed Kind = "changed"
 )
 
-// objectKey tells objects from each other once clusterctl has put them into one namespace.
+// objectKey identifies an object after clusterctl has put all objects into one namespace.
 type objectKey struct{ group, kind, name string }
 
 func keyOf(o unstructured.Unstructured) objectKey {
@@ -38,8 +38,8 @@ func keyOf(o unstructured.Unstructured) objectKey {
 	return objectKey{gvk.Group, gvk.Kind, o.GetName()}
 }
 
-// objects returns the objects that changed, by their kinds and names; it compares the part of each
-// that a function returns. Of objects with the same kind and name the last counts.
+// objects returns the changed objects, by their kinds and names; it compares the part of each that a function returns.
+// Of objects with the same kind and name, the last counts.
 func objects(before, after []*manifest.Document, part func(unstructured.Unstructured) map[string]any) []ObjectChange {
 	old, now := byKey(before), byKey(after)
 	var changes []ObjectChange
@@ -66,7 +66,7 @@ func objects(before, after []*manifest.Document, part func(unstructured.Unstruct
 	return changes
 }
 
-// Fields returns the fields of an object that another one has otherwise.
+// Fields returns the fields that differ between two objects.
 func Fields(before, after map[string]any) []FieldChange {
 	var w fieldWalk
 	w.values(before, after, "")
@@ -94,12 +94,12 @@ func comparedFields(o unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// fieldWalk goes through two values side by side.
+// fieldWalk compares two values field by field.
 type fieldWalk struct {
 	changes []FieldChange
-	// hide leaves values out of what is said.
+	// hide replaces values in the result.
 	hide bool
-	// plain writes texts without quotes where they are not empty.
+	// plain writes non-empty texts without quotes.
 	plain bool
 }
 
@@ -140,8 +140,8 @@ func (w *fieldWalk) text(value any) string {
 	return compact(value)
 }
 
-// texts compares two lists of texts, such as arguments, item by item; false is that they are none, or
-// have the same items in another order.
+// texts compares two lists of texts, such as arguments, item by item; it returns false if they are other lists, or have
+// the same items in another order.
 func (w *fieldWalk) texts(before, after any, path string) bool {
 	old, oldAreTexts := textItems(before)
 	now, newAreTexts := textItems(after)
@@ -153,7 +153,7 @@ func (w *fieldWalk) texts(before, after any, path string) bool {
 		is := ""
 		isSame := func(item string) bool { return flagOf(item) == flagOf(was) }
 		if len(removed) == 1 && len(added) == 1 && !strings.HasPrefix(was, "-") && !strings.HasPrefix(added[0], "-") {
-			isSame = func(string) bool { return true } // one text took the place of another
+			isSame = func(string) bool { return true } // one text replaced another
 		}
 		if i := slices.IndexFunc(added, isSame); i >= 0 {
 			is = added[i]
@@ -215,8 +215,8 @@ func join(path, name string) string {
 	return path + "." + step
 }
 
-// itemsByName returns the items of a list whose keys are their names; false for another
-// list. Nothing is one with no items.
+// itemsByName returns the items of a list whose keys are their names; false for another list. Nil is a list without
+// items.
 func itemsByName(value any) (map[string]any, bool) {
 	if value == nil {
 		return nil, true

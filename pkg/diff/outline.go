@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// section is a part of what people are shown of a difference.
+// section is a part of the description of a difference.
 type section struct {
-	// group is for whom it is, and title what it is about; "" is the group as a whole.
+	// group is the audience, and title the topic; "" is the group as a whole.
 	group, title string
-	// in joins the subjects of its notes with the places that these are in.
+	// in joins the subjects of its notes with their places.
 	in string
 }
 
-// The sections in their order. What breaks users, or will, is in upgradeNotes and nowhere else.
+// The sections in their order. Changes that break users, now or later, are only in upgradeNotes.
 var (
 	notCompared    = &section{group: "Not compared"}
 	upgradeNotes   = &section{group: "Upgrade notes"}
@@ -38,26 +38,26 @@ const (
 	others       = "Other changes"
 )
 
-// note is one change in words.
+// note describes one change.
 type note struct {
 	of *section
-	// subject and place are what it is about, e.g. a kind and its version; "" is nothing.
+	// subject and place locate it, e.g. a kind and its version; "" means none.
 	subject, place string
-	// field is the path that changed in it, or "".
+	// field is the path of the changed field, or "".
 	field string
 	text  phrase
-	// breaks says whether it breaks users.
+	// breaks reports whether it breaks users.
 	breaks Narrowing
-	// isLimit says that it is a new limit, which most users' values are within.
+	// isLimit means that it is a new limit, which the values of most users satisfy.
 	isLimit bool
-	// deprecates says that it is about what will be gone one day.
+	// deprecates means that it announces a later removal.
 	deprecates bool
 }
 
-// forUpgrade says whether users have to know of it before they upgrade.
+// forUpgrade reports whether users have to know it before they upgrade.
 func (n note) forUpgrade() bool { return n.breaks > Widens || n.deprecates }
 
-// weight is greater for what comes first: what breaks users, then what is deprecated, then new limits.
+// weight determines the order: changes that break users, then deprecations, then new limits.
 func (n note) weight() int {
 	switch {
 	case n.isLimit && n.forUpgrade():
@@ -73,7 +73,7 @@ func (n note) weight() int {
 // weightOfLimits is the weight of new limits.
 const weightOfLimits = 1
 
-// phrase is a text of this package in which each %s stands for values that a release's author wrote.
+// phrase is a text of this package in which each %s stands for values from a release.
 type phrase struct {
 	words  string
 	values [][]string
@@ -88,7 +88,7 @@ func say(words string, values ...string) phrase {
 	return p
 }
 
-// write returns the phrase with its values as a function writes them.
+// write returns the phrase with its values, formatted by a function.
 func (p phrase) write(value func(string) string) string {
 	var b strings.Builder
 	for i, words := range strings.Split(p.words, "%s") {
@@ -111,15 +111,15 @@ type chapter struct {
 	entries []entry
 }
 
-// entry is what is said of some subjects.
+// entry is the description of some subjects.
 type entry struct {
-	// about names them; a phrase without words is none.
+	// about names them; a phrase without words means none.
 	about phrase
 	lines []line
 }
 
-// write writes an entry as one line, or as its subjects and a line for each change. Lines begin with lead,
-// mark is how a change is marked that breaks users, and value writes a value.
+// write writes an entry as one line, or as its subjects and a line for each change. Lines start with lead, mark formats
+// the mark of a change that breaks users, and value a value.
 func (e entry) write(b *strings.Builder, lead, mark string, value func(string) string) {
 	about := e.about.write(value)
 	if len(e.lines) > 1 && about != "" {
@@ -146,13 +146,13 @@ type line struct {
 	breaks Narrowing
 }
 
-// mark is how all formats call what breaks users.
+// mark is the mark of a change that breaks users, in all formats.
 func (l line) mark() string {
 	return [...]string{Widens: "", Perhaps: "May break", Narrows: "Breaking"}[l.breaks]
 }
 
-// outline returns what is to be said of a difference, in its order: what breaks users first. A change
-// that many subjects, places or fields share is one line.
+// outline returns the description of a difference in its order: changes that break users come first. A change that many
+// subjects, places or fields share is one line.
 func (d *Difference) outline() []chapter {
 	notes := d.notes()
 	slices.SortStableFunc(notes, func(a, b note) int { return b.weight() - a.weight() })
@@ -171,7 +171,7 @@ func (d *Difference) outline() []chapter {
 	return chapters
 }
 
-// shared is a note with all the subjects, places and fields that it is true of.
+// shared is a note with all the subjects, places and fields to which it applies.
 type shared struct {
 	note
 	subjects, places, fields []string
@@ -209,10 +209,10 @@ func entriesOf(notes []note) []entry {
 	return entries
 }
 
-// mostFields is how many fields a line names; notes that are too long are cut at the end of a line.
+// mostFields is the number of fields on a line; notes that are too long are cut at the end of a line.
 const mostFields = 20
 
-// merge joins the items that have the same key, in the order of the first ones.
+// merge joins the items with the same key, in the order of the first ones.
 func merge(items []*shared, key func(*shared) string, join func(to, from *shared)) []*shared {
 	first := map[string]*shared{}
 	var left []*shared
@@ -231,7 +231,7 @@ func merge(items []*shared, key func(*shared) string, join func(to, from *shared
 	return left
 }
 
-// key tells a note from others, apart from what is given.
+// key identifies a note, apart from the given texts.
 func (s *shared) key(apart ...string) string {
 	return compact([]any{s.of.group, s.of.title, s.text.words, s.text.values, s.breaks, apart})
 }
@@ -250,7 +250,7 @@ func (s *shared) about() phrase {
 	return phrase{"%s" + s.of.in + "%s", [][]string{subjects, places}}
 }
 
-// line words the change with its fields.
+// line describes the change with its fields.
 func (s *shared) line() line {
 	fields := without(s.fields, []string{""})
 	if len(fields) == 0 {

@@ -11,16 +11,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// PermissionChange is what a role allows now and did not before, or no longer.
+// PermissionChange is the change of a role's permissions.
 type PermissionChange struct {
 	Role           manifest.Object
 	Added, Removed []Permission
 }
 
-// Permission is what may be done with a resource.
+// Permission is the set of verbs for a resource.
 type Permission struct {
-	// Resource is one of a group (libvirthosts.infrastructure.cluster.x-k8s.io), with the only name
-	// it is for where there is one (leases.coordination.k8s.io/lock), or a path (/metrics).
+	// Resource is a resource with its group (libvirthosts.infrastructure.cluster.x-k8s.io), with its name if the rule
+	// has one (leases.coordination.k8s.io/lock), or a path (/metrics).
 	Resource string
 	Verbs    []string
 }
@@ -29,13 +29,13 @@ func (p Permission) String() string {
 	return fmt.Sprintf("%s %s", strings.Join(p.Verbs, ", "), p.Resource)
 }
 
-// isRole says whether an object is a role.
+// isRole reports whether an object is a role.
 func isRole(o unstructured.Unstructured) bool {
 	gvk := o.GroupVersionKind()
 	return gvk.Group == "rbac.authorization.k8s.io" && (gvk.Kind == "Role" || gvk.Kind == "ClusterRole")
 }
 
-// Permissions returns the roles that allow more or less than before, those that came and went among them.
+// Permissions returns the roles with added or removed permissions, including new and removed roles.
 func Permissions(before, after []*manifest.Document) []PermissionChange {
 	old, now := byKey(roles(before)), byKey(roles(after))
 	var changes []PermissionChange
@@ -79,7 +79,7 @@ func grants(role *manifest.Document) map[string]map[string]bool {
 	return all
 }
 
-// resources names what a rule is about.
+// resources names the resources of a rule.
 func resources(rule map[string]any) []string {
 	names := manifest.Texts(rule, "resourceNames")
 	var all []string

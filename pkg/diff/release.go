@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// Difference is what changed from one release of a provider to another.
+// Difference is the difference between two releases of a provider.
 type Difference struct {
 	Provider release.Provider
 	// Before and After are versions.
@@ -33,9 +33,9 @@ type Difference struct {
 	Variables []VariableChange
 	// Files are the cluster templates, class definitions and others; metadata and components are not among them.
 	Files []FileDifference
-	// Reworded are files that are other bytes and say the same, as far as it is compared here.
+	// Reworded are files whose bytes differ, without a difference in the compared content.
 	Reworded []string
-	// Unread is what could not be compared.
+	// Unread are the parts that could not be compared.
 	Unread []Unread
 }
 
@@ -43,42 +43,41 @@ type Difference struct {
 type Unread struct {
 	// Version is that of the release.
 	Version, File string
-	// What was not compared, and the error for which it was not.
+	// What was not compared, and the error.
 	What, Message string
 }
 
 // SeriesChange is a release series with its contract; "" where the series is missing.
 type SeriesChange struct{ Series, Before, After string }
 
-// FileDifference is what became of a file.
+// FileDifference is the change of a file.
 type FileDifference struct {
 	Name string
 	Role release.Role
 	// Title is the flavor's or class' name, or "" for the default flavor and for other files.
 	Title string
 	Kind  Kind
-	// Variables, Objects and Classes say what changed in it; the variables of ClusterClasses are in
-	// Classes only.
+	// Variables, Objects and Classes are the changes in it; changed variables of ClusterClasses are only in Classes.
 	Variables []VariableChange
 	Objects   []ObjectChange
 	Classes   []ClassChange
-	// Unread says that objects were not compared: the file is YAML only once its variables have values.
+	// Unread means that objects were not compared: the file is YAML only after its variables have values.
 	Unread bool
 }
 
-// Empty says whether nothing changed.
+// Empty reports whether nothing changed.
 func (d *Difference) Empty() bool {
 	return d.Contract.Before == d.Contract.After && len(d.Series)+len(d.Objects)+len(d.CRDs)+len(d.Permissions)+len(d.Images)+
 		len(d.Variables)+len(d.Files)+len(d.Reworded)+len(d.Unread) == 0
 }
 
-// Releases compares two releases of one provider. Metadata and variables of the older release that
-// can't be read are in Unread, as nobody can change them any more, and the rest is compared. The error
-// is that of components or of a file of the newer release that can't be read: a *manifest.SyntaxError,
-// a *metadata.ParseError, or that of clusterctl's processor.
+// Releases compares two releases of one provider. Unreadable metadata and variables of the older release are in Unread,
+// because they can't be corrected any more, and the rest is compared. The error is that of unreadable components or of
+// an unreadable file of the newer release: a *manifest.SyntaxError, a *metadata.ParseError, or that of clusterctl's
+// processor.
 func Releases(before, after *release.Release) (*Difference, error) {
 	if before.Provider != after.Provider {
-		return nil, fmt.Errorf("%s and %s are of two providers: nothing can be compared", before, after)
+		return nil, fmt.Errorf("%s and %s belong to two providers and can't be compared", before, after)
 	}
 	d := &Difference{Provider: after.Provider, Before: before.Version, After: after.Version}
 	if err := d.compareMetadata(before, after); err != nil {
@@ -107,7 +106,7 @@ func Releases(before, after *release.Release) (*Difference, error) {
 	return d, nil
 }
 
-// saysTheSame says whether a file with other bytes has no difference that was found.
+// saysTheSame reports whether a file with other bytes has no compared difference.
 func (d FileDifference) saysTheSame() bool {
 	return d.Kind == Changed && d.Role != release.RoleOther && !d.Unread && len(d.Variables)+len(d.Objects)+len(d.Classes) == 0
 }
@@ -152,7 +151,7 @@ func (d *Difference) compareMetadata(before, after *release.Release) error {
 	return nil
 }
 
-// unread notes a file of the older release that can't be read, and what is not compared for that.
+// unread records an unreadable file of the older release, with the parts that are not compared.
 func (d *Difference) unread(file, what string, err error) {
 	d.Unread = append(d.Unread, Unread{Version: d.Before, File: file, What: what, Message: err.Error()})
 }
@@ -170,7 +169,7 @@ func readMetadata(r *release.Release) (*metadata.File, error) {
 	return parsed, nil
 }
 
-// seriesKey tells release series from each other.
+// seriesKey identifies a release series.
 type seriesKey struct{ major, minor int32 }
 
 // olderSeries sorts release series by their versions.
@@ -178,7 +177,7 @@ func olderSeries(a, b seriesKey) int {
 	return cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor))
 }
 
-// seriesOf returns the contracts of the release series; none where there is no metadata.yaml.
+// seriesOf returns the contracts of the release series; none if there is no metadata.yaml.
 func seriesOf(f *metadata.File) map[seriesKey]string {
 	contracts := map[seriesKey]string{}
 	if f == nil {
@@ -226,10 +225,10 @@ func (d *Difference) compareComponents(before, after *release.Release) error {
 	return nil
 }
 
-// errNotSet is what the processor hears of a variable that nobody set.
+// errNotSet is the error for a variable without a value.
 var errNotSet = errors.New("not set")
 
-// parse reads the objects of a file; where that needs its variables replaced, with their defaults.
+// parse reads the objects of a file; if necessary, it replaces the variables by their defaults.
 func parse(f release.File, there bool) ([]*manifest.Document, error) {
 	if !there {
 		return nil, nil

@@ -7,10 +7,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Renamed returns changes in which a field that is gone and one that is new are one change, of kind
-// FieldRenamed, where their schemas say that it is the same field and no other pair is as alike: see
-// identities and, for fields of objects that are themselves gone or new, moved. Before is the old path,
-// and After the new one. What else changed in the field follows.
+// Renamed returns the changes, in which a removed field and a new one are one change, of kind FieldRenamed, if their
+// schemas show that it is the same field and no other pair is as similar: see identities and, for fields of removed or
+// new objects, moved. Before is the old path, and After the new one. Further changes in the field follow.
 func Renamed(changes []SchemaChange) []SchemaChange {
 	pairs := pairUp(changes, func(i int) []string { return identities(changes[i]) })
 	isGone := map[int]bool{}
@@ -35,7 +34,7 @@ func Renamed(changes []SchemaChange) []SchemaChange {
 	return moved(all)
 }
 
-// renamed returns the change from a field that is gone to one that is new, and what else changed in it.
+// renamed returns the change from a removed field to a new one, and the further changes in it.
 func renamed(from, to SchemaChange) []SchemaChange {
 	w := &schemaWalk{}
 	if to.Narrows == Narrows && !strings.HasSuffix(from.Before, isRequired) {
@@ -46,8 +45,8 @@ func renamed(from, to SchemaChange) []SchemaChange {
 		Narrows: to.Narrows, Kept: from.Kept, Schema: to.Schema, Old: from.Old}}, Renamed(w.changes)...)
 }
 
-// pairUp returns, by the indices of fields that are new, those of the fields that they were: the two
-// have a key in common, and neither has one in common with any other.
+// pairUp returns, by the indices of new fields, those of their former fields: the two have a key in common, and neither
+// has a key in common with another field.
 func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 	type ends struct{ gone, come []int }
 	alike := map[string]*ends{}
@@ -91,9 +90,9 @@ func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 	return pairs
 }
 
-// identities returns what tells a field that is new or gone from others wherever it is: its type and
-// its description; its name and the fields below it; where nothing is described, at least three fields
-// below it; or its type and its path, apart from the spelling of its name.
+// identities returns the keys that identify a new or removed field wherever it is: its type and its description; its
+// name and the fields below it; without descriptions, at least three fields below it; or its type and its path in a
+// normal spelling.
 func identities(c SchemaChange) []string {
 	if c.Kind != FieldAdded && c.Kind != FieldRemoved {
 		return nil
@@ -114,7 +113,7 @@ func identities(c SchemaChange) []string {
 	return keys
 }
 
-// is returns the schema of a field that is new or gone.
+// is returns the schema of a new or removed field.
 func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
 	if c.Kind == FieldRemoved {
 		return c.Old
@@ -122,7 +121,7 @@ func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
 	return c.Schema
 }
 
-// related says whether a field may have become another: both are in one object, or one's object is
+// related reports whether a field may have become another: both are in one object, or one's object is
 // around the other's, or it has several fields below it, which moved with it.
 func related(removed, added SchemaChange) bool {
 	from, to := parentOf(removed.Field), parentOf(added.Field)
@@ -179,8 +178,8 @@ func describedAs(description, name string) string {
 	return strings.Join(words, " ")
 }
 
-// inUnits returns what is the same of a field whether its name ends with a unit or not: the rest of the
-// name, and its description with that in all places.
+// inUnits returns a key that does not depend on a unit at the end of the field's name: the rest of the name, and its
+// description with that in all places.
 func inUnits(description, name string) string {
 	rest := name
 	for _, unit := range units {
@@ -195,7 +194,7 @@ func inUnits(description, name string) string {
 	return rest + " " + strings.Join(words, " ")
 }
 
-// units end the names of numbers that were durations: timeoutSeconds was timeout.
+// units are the suffixes of numbers that were durations: timeoutSeconds was timeout.
 var units = []string{"Milliseconds", "Seconds", "Minutes", "Hours", "Days"}
 
 // leaf returns the last name of a path.
@@ -210,7 +209,7 @@ func parentOf(field string) string {
 	return field[:max(i, 0)]
 }
 
-// within says whether a path is another or below it.
+// within reports whether a path equals another or is below it.
 func within(path, other string) bool {
 	rest, ok := strings.CutPrefix(path, other)
 	return ok && (rest == "" || other == "" || rest[0] == '.' || rest[0] == '[')

@@ -10,16 +10,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Report is what changed between two sets of releases.
+// Report is the difference between two sets of releases.
 type Report struct {
-	// Differences are those of the providers that both sets have, by label; one that is Empty says
-	// that nothing changed.
+	// Differences are those of the providers in both sets, by label; an Empty one means that nothing changed.
 	Differences []*Difference
-	// Added and Removed are releases of providers that only one set has.
+	// Added and Removed are releases of providers in only one set.
 	Added, Removed []*release.Release
 }
 
-// ErrSeveral says that a set has two releases of one provider, so that it is not clear which to compare.
+// ErrSeveral means that a set has two releases of one provider, so the pair to compare is ambiguous.
 var ErrSeveral = errors.New("name one version's folder")
 
 // Sets compares two sets of releases, provider by provider. The error is ErrSeveral, or that of Releases.
@@ -55,26 +54,26 @@ func byProvider(releases []*release.Release) (map[string]*release.Release, error
 	for _, r := range releases {
 		label := r.Provider.Label()
 		if other := all[label]; other != nil {
-			return nil, fmt.Errorf("there are %s and %s: %w", other, r, ErrSeveral)
+			return nil, fmt.Errorf("the set has %s and %s: %w", other, r, ErrSeveral)
 		}
 		all[label] = r
 	}
 	return all, nil
 }
 
-// Empty says whether nothing changed.
+// Empty reports whether nothing changed.
 func (r *Report) Empty() bool {
 	return len(r.Added)+len(r.Removed) == 0 && !slices.ContainsFunc(r.Differences, func(d *Difference) bool { return !d.Empty() })
 }
 
-// Formats are the ways to show one. A new one is a file of its own and a line here.
+// Formats are the formats of a report. A new one is one file and one line here.
 var Formats = format.List[*Report]{
 	{Name: "text", Write: writeText},
 	{Name: "markdown", Write: writeMarkdown},
 	{Name: "json", Write: writeJSON},
 }
 
-// Write shows the report in a format of Formats.
+// Write writes the report in a format of Formats.
 func (r *Report) Write(name string, w io.Writer) error {
 	return Formats.Write(name, "the changes", r, w)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// selfField finds what a rule in CEL takes of the value that it is about.
+// selfField matches the field that a CEL rule reads from its value.
 var selfField = regexp.MustCompile(`\b(self|oldSelf)\b(\.([A-Za-z_][A-Za-z0-9_]*))?`)
 
-// HoldsForOld says whether a new rule holds for every object that was right before: it speaks of
-// fields only that came with it, and holds where they are not set. It is false where that is not known.
+// HoldsForOld reports whether a new rule accepts every object that was valid before: it reads only fields that are new
+// as well, and accepts objects without them. It returns false if that is not known.
 func (c SchemaChange) HoldsForOld(ctx context.Context) bool {
 	if c.Kind != FieldRule || c.Schema == nil || c.Old == nil {
 		return false
@@ -38,10 +38,10 @@ func (c SchemaChange) HoldsForOld(ctx context.Context) bool {
 	return len(only.Properties) > 0 && schemas.AcceptsEmpty(ctx, only)
 }
 
-// Reworded says whether a rule came where another went: it may well be the old one in other words.
+// Reworded reports whether a rule was added where another was removed: it may be the old one in other words.
 func (c SchemaChange) Reworded() bool {
 	return c.Kind == FieldRule && c.Schema != nil && c.Old != nil && len(without(ruleTexts(c.Old), ruleTexts(c.Schema))) > 0
 }
 
-// Under says whether a change is about a field of the object's, such as status, or below it.
+// Under reports whether a change is about a top-level field such as status, or a field below it.
 func (c SchemaChange) Under(field string) bool { return within(c.Field, field) }

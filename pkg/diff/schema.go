@@ -13,21 +13,21 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// SchemaKind says what part of a field's schema changed.
+// SchemaKind is the part of a field's schema that changed.
 type SchemaKind string
 
 // The kinds of changes of a schema.
 const (
-	// FieldAdded and FieldRemoved are about the field as a whole; what is below it is not listed.
+	// FieldAdded and FieldRemoved are about the field as a whole; fields below it are not listed.
 	FieldAdded   SchemaKind = "added"
 	FieldRemoved SchemaKind = "removed"
-	// FieldRenamed is both, where the schemas say that it is one field: see Renamed.
+	// FieldRenamed is both, if the schemas show that it is one field: see Renamed.
 	FieldRenamed SchemaKind = "renamed"
-	// FieldRequired says that an object which lacked the field was right before, and is not now: it
-	// became required, or what is required lost its default. FieldOptional is the opposite.
+	// FieldRequired means that an object without the field was valid and is no longer: the field became required, or a
+	// required field lost its default. FieldOptional is the opposite.
 	FieldRequired SchemaKind = "required"
 	FieldOptional SchemaKind = "optional"
-	// FieldType is another type; nothing more is said of the field then.
+	// FieldType is another type; further changes of the field are not listed then.
 	FieldType    SchemaKind = "type"
 	FieldEnum    SchemaKind = "enum"
 	FieldDefault SchemaKind = "default"
@@ -35,22 +35,22 @@ const (
 	FieldLimit   SchemaKind = "limit"
 	FieldPattern SchemaKind = "pattern"
 	FieldFormat  SchemaKind = "format"
-	// FieldNullable is whether null may stand in the field.
+	// FieldNullable is about whether the field may be null.
 	FieldNullable SchemaKind = "nullable"
 	// FieldRule is a rule in CEL.
 	FieldRule SchemaKind = "rule"
-	// FieldList is how a list is merged, and which keys its items have.
+	// FieldList is the merge type of a list, and the keys of its items.
 	FieldList SchemaKind = "list type"
 	// FieldCombination is allOf, anyOf, oneOf and not.
 	FieldCombination SchemaKind = "combination"
-	// FieldOpen is whether fields are kept that the schema does not name.
+	// FieldOpen is about whether unknown fields are kept.
 	FieldOpen SchemaKind = "unknown fields"
 )
 
-// Narrowing says whether values that were right before are refused now.
+// Narrowing is the answer to whether valid values are newly refused.
 type Narrowing int
 
-// The answers; Perhaps is what only the values themselves can tell.
+// The answers; Perhaps means that it depends on the values.
 const (
 	Widens Narrowing = iota
 	Perhaps
@@ -65,22 +65,21 @@ type SchemaChange struct {
 	// Field is the path of the field in an object, with [] for the items of lists and [*] for the
 	// values of maps, e.g. spec.disks[].size. It is "" for the object as a whole.
 	Field string
-	// At are the steps from the root of the newer schema to that of the field, or, where the field
-	// is gone, to that of its parent.
+	// At are the steps from the root of the newer schema to that of the field or, for a removed field, of its parent.
 	At   []any
 	Kind SchemaKind
-	// Before and After are for people; "" is nothing.
+	// Before and After are for people; "" means none.
 	Before, After string
-	// Narrows is meant of values of the field, or, where the field is required now, of its parent's.
+	// Narrows is about values of the field or, if the field became required, of its parent.
 	Narrows Narrowing
-	// Kept says of a field that is gone that its parent takes fields without a name in the schema.
+	// Kept means, for a removed field, that its parent accepts unknown fields.
 	Kept bool
-	// Schema is the field's in the newer release, or nil where the field is gone; Old in the older.
+	// Schema is that of the field in the newer release, or nil for a removed field; Old is that in the older one.
 	Schema, Old *apiextensionsv1.JSONSchemaProps
 }
 
-// Schemas returns the changes from one schema to another, in the order of fields. Descriptions and
-// examples change nothing. The root's apiVersion, kind and metadata are Kubernetes' own.
+// Schemas returns the changes from one schema to another, in the order of fields. Descriptions and examples are
+// ignored, and so are the root's apiVersion, kind and metadata.
 func Schemas(before, after *apiextensionsv1.JSONSchemaProps) []SchemaChange {
 	w := &schemaWalk{}
 	if before != nil && after != nil {
@@ -89,12 +88,12 @@ func Schemas(before, after *apiextensionsv1.JSONSchemaProps) []SchemaChange {
 	return w.changes
 }
 
-// schemaWalk goes through two schemas side by side.
+// schemaWalk compares two schemas field by field.
 type schemaWalk struct{ changes []SchemaChange }
 
 func (w *schemaWalk) add(c SchemaChange) { w.changes = append(w.changes, c) }
 
-// schema compares what two schemas say of one field.
+// schema compares two schemas of one field.
 func (w *schemaWalk) schema(before, after *apiextensionsv1.JSONSchemaProps, field string, at []any) {
 	change := func(kind SchemaKind, old, now string, narrows Narrowing) {
 		w.add(SchemaChange{Field: field, At: at, Kind: kind, Before: old, After: now, Narrows: narrows, Schema: after, Old: before})
@@ -105,7 +104,7 @@ func (w *schemaWalk) schema(before, after *apiextensionsv1.JSONSchemaProps, fiel
 	}
 	compareEnums(before, after, change)
 	if old, now := raw(before.Default), raw(after.Default); old != now {
-		change(FieldDefault, old, now, Widens) // where it makes the field required, the parent's says so
+		change(FieldDefault, old, now, Widens) // the parent reports a field that it makes required
 	}
 	compareLimits(before, after, change)
 	compareTexts(before, after, change)
@@ -152,7 +151,7 @@ func (w *schemaWalk) fields(before, after *apiextensionsv1.JSONSchemaProps, fiel
 	}
 }
 
-// values compares what two schemas say of fields that they do not name.
+// values compares how two schemas treat unknown fields.
 func (w *schemaWalk) values(before, after *apiextensionsv1.JSONSchemaProps, field string, at []any) {
 	old, now := openness(before), openness(after)
 	if old != now {
@@ -164,8 +163,8 @@ func (w *schemaWalk) values(before, after *apiextensionsv1.JSONSchemaProps, fiel
 	}
 }
 
-// Closes says whether a change makes an API server drop what it kept before: a field, or fields that
-// have no name in the schema.
+// Closes reports whether a change makes an API server drop values that it kept before: of a field, or of unknown
+// fields.
 func (c SchemaChange) Closes() bool {
 	switch c.Kind {
 	case FieldRemoved:
@@ -176,14 +175,14 @@ func (c SchemaChange) Closes() bool {
 	return false
 }
 
-// The ways in which fields are treated that a schema does not name.
+// The ways to treat unknown fields.
 const (
 	kept    = "kept"
 	ofAMap  = "keys of a map"
 	notKept = "dropped"
 )
 
-// openness says what becomes of fields that a schema does not name.
+// openness describes how unknown fields are treated.
 func openness(s *apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case schemas.KeepsUnnamed(s):
@@ -194,7 +193,7 @@ func openness(s *apiextensionsv1.JSONSchemaProps) string {
 	return notKept
 }
 
-// demanded says whether an object without the field is refused: it is required, and has no default.
+// demanded reports whether an object without the field is refused: it is required, and has no default.
 func demanded(s *apiextensionsv1.JSONSchemaProps, name string) bool {
 	return slices.Contains(s.Required, name) && s.Properties[name].Default == nil
 }
@@ -210,7 +209,7 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 	return s.Type
 }
 
-// typeNarrows says whether values of one type may be refused as another.
+// typeNarrows reports whether values of one type may be refused as another.
 func typeNarrows(before, after string) Narrowing {
 	wider := map[string][]string{"integer": {"number", "integer or string"}, "string": {"integer or string"}}
 	return narrowsIf(after != "any" && !slices.Contains(wider[before], after), Narrows)
@@ -252,7 +251,7 @@ func summary(s *apiextensionsv1.JSONSchemaProps, required bool) string {
 	return text
 }
 
-// raw returns a JSON value as compact text, "" where there is none.
+// raw returns a JSON value as compact text, "" if there is none.
 func raw(value *apiextensionsv1.JSON) string {
 	if value == nil || len(value.Raw) == 0 {
 		return ""
@@ -275,7 +274,7 @@ func compact(value any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// combination returns what a schema says in addition to the fields' own types, as text; "" is nothing.
+// combination returns the parts of a schema other than the fields' own types, as text; "" means none.
 func combination(s *apiextensionsv1.JSONSchemaProps) string {
 	part := apiextensionsv1.JSONSchemaProps{AllOf: s.AllOf, AnyOf: s.AnyOf, OneOf: s.OneOf, Not: s.Not}
 	if equality.Semantic.DeepEqual(part, apiextensionsv1.JSONSchemaProps{}) {

@@ -104,7 +104,7 @@ func TestHoldsForOld(t *testing.T) {
 		{"self.e == 'x'", true},  // by its default
 		{"self.e == 'y'", false}, // by its default
 		{"has(self.c)", false},
-		{"!has(self.c) || has(self.a)", false}, // it speaks of an old field
+		{"!has(self.c) || has(self.a)", false}, // it reads an old field
 		{"self == oldSelf", false},
 		{"has(self.c) == has(self.unknown)", false},
 		{"size(self) < 3", false},

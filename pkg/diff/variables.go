@@ -1,16 +1,16 @@
 package diff
 
-// VariableChange is what became of a variable of a file.
+// VariableChange is the change of a variable of a file.
 type VariableChange struct {
 	// File is the components, a cluster template or a class definition.
 	File string
 	Name string
 	Kind Kind
-	// Before and After are the defaults; nil is none, so that a user has to set the variable.
+	// Before and After are the defaults; nil means none, so that a user has to set the variable.
 	Before, After *string
 }
 
-// Demanded says whether users have to set the variable who did not have to before.
+// Demanded reports whether users newly have to set the variable.
 func (c VariableChange) Demanded() bool {
 	return c.After == nil && (c.Kind == Added || c.Kind == Changed && c.Before != nil)
 }

@@ -9,15 +9,15 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// followsRules says whether a change is that of the path at which a manager serves a webhook, whose rules
-// changed as well: the path has the version in it, and concerns nobody else.
+// followsRules reports whether the changed path of a webhook only follows a change of its rules: the path contains the
+// version, and only the API server uses it.
 func followsRules(c FieldChange, all []FieldChange) bool {
 	webhook, ok := strings.CutSuffix(c.Path, ".clientConfig.service.path")
 	return ok && slices.ContainsFunc(all, func(other FieldChange) bool { return other.Path == webhook+".rules" })
 }
 
-// webhookNote words a change of a webhook configuration: for what a webhook is called, and not all of its
-// fields; and of rules that are about other versions of the same kinds, the versions alone.
+// webhookNote describes the change of a webhook configuration: the requests for which a webhook is called, not all of
+// its fields; and for rules of other versions of the same kinds, only the versions.
 func webhookNote(c FieldChange) (field string, text phrase) {
 	switch {
 	case strings.HasPrefix(c.Path, "webhooks[") && strings.HasSuffix(c.Path, "].rules"):
@@ -37,7 +37,7 @@ func webhookNote(c FieldChange) (field string, text phrase) {
 	return c.Path, fromTo(c.Before, c.After)
 }
 
-// rulesOf reads the rules of a webhook; none where the text is something else.
+// rulesOf reads the rules of a webhook; none if the text is something else.
 func rulesOf(text string) []admissionv1.RuleWithOperations {
 	var rules []admissionv1.RuleWithOperations
 	if err := json.Unmarshal([]byte(text), &rules); err != nil {
@@ -46,7 +46,7 @@ func rulesOf(text string) []admissionv1.RuleWithOperations {
 	return rules
 }
 
-// versionsOf returns the versions that rules are about, and takes them out of the rules.
+// versionsOf returns the versions in rules, and removes them from the rules.
 func versionsOf(rules []admissionv1.RuleWithOperations) []string {
 	var versions []string
 	for i := range rules {
@@ -57,8 +57,8 @@ func versionsOf(rules []admissionv1.RuleWithOperations) []string {
 	return slices.Compact(versions)
 }
 
-// callsOf returns for what a webhook is called, rule by rule, and its failurePolicy; nothing where the
-// text isn't a webhook.
+// callsOf returns the requests for which a webhook is called, rule by rule, and its failurePolicy; none if the text
+// isn't a webhook.
 func callsOf(text string) (calls []string, policy string) {
 	var webhook admissionv1.ValidatingWebhook
 	if err := json.Unmarshal([]byte(text), &webhook); err != nil {

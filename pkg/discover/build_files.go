@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// unknownMark encloses the name of a variable whose value is not known.
+// unknownMark encloses the name of a variable with an unknown value.
 const unknownMark = "\x00"
 
-// unknown returns what stands for a variable without a known value.
+// unknown returns the placeholder of a variable without a known value.
 func unknown(name string) string { return unknownMark + name + unknownMark }
 
-// isUnknown says whether a text is nothing but variables without known values.
+// isUnknown reports whether a text consists only of variables without known values.
 func isUnknown(text string) bool {
 	return strings.HasPrefix(text, unknownMark) && patternPart.ReplaceAllString(text, "") == ""
 }
 
-// isMakefile says whether a file is make's.
+// isMakefile reports whether a file is a makefile.
 func isMakefile(name string) bool {
 	return path.Base(name) == "Makefile" || path.Base(name) == "GNUmakefile" || path.Ext(name) == ".mk"
 }
 
-// isBuildFile says whether a file may say what a tree releases: make's files, workflows, settings of
-// goreleaser and Cloud Build, Dockerfiles, and scripts.
+// isBuildFile reports whether a file may say what a tree releases: makefiles, workflows, settings of goreleaser and
+// Cloud Build, Dockerfiles, and scripts.
 func isBuildFile(name string) bool {
 	base, ext := path.Base(name), path.Ext(name)
 	isYAML := ext == ".yaml" || ext == ".yml"
@@ -36,7 +36,7 @@ func isBuildFile(name string) bool {
 	return isYAML && (strings.HasPrefix(strings.TrimPrefix(base, "."), "goreleaser") || strings.HasPrefix(base, "cloudbuild") || base == ".gitlab-ci.yml")
 }
 
-// line is a line of a build file with those that a backslash continues it with.
+// line is a line of a build file, joined with its continuation lines.
 type line struct {
 	number int
 	text   string
@@ -59,7 +59,7 @@ func linesOf(data []byte) []line {
 	return lines
 }
 
-// variables are the values of a build file's variables, as they are written.
+// variables are the values of a build file's variables, unexpanded.
 type variables map[string]string
 
 var (
@@ -84,7 +84,7 @@ func (v variables) collect(data []byte) {
 		_, known := v[name]
 		switch {
 		case operator == ": " && name != strings.ToUpper(name):
-			// A field of a YAML file, and not a variable of its environment.
+			// This is a field of a YAML file, not a variable of its environment.
 		case operator == "+=" && known:
 			v[name] = strings.TrimSpace(v[name] + " " + value)
 		case operator != "?=" || !known:
@@ -93,7 +93,7 @@ func (v variables) collect(data []byte) {
 	}
 }
 
-// Bounds for variables that name each other, or that a hostile file makes long.
+// Limits for variables that name each other, or that a hostile file makes long.
 const (
 	maxDepth = 8
 	maxText  = 4096
@@ -144,7 +144,7 @@ func reference(text string) (inner, rest string) {
 	return text[:end], text[end:]
 }
 
-// value returns the value of a variable, or of one of make's functions, by what stands in its brackets.
+// value returns the value of a variable, or of one of make's functions, from the text in its brackets.
 func (v variables) value(inner string, depth int) string {
 	if depth >= maxDepth {
 		return unknown("")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// scope is what surrounds a command.
+// scope is the context of a command.
 type scope struct {
 	// file is the build file, and section its rule, or its stage in a Dockerfile.
 	file, section string
@@ -16,7 +16,7 @@ type scope struct {
 	loops         map[string][]string
 }
 
-// readSteps returns the steps that a build file has. It takes any text.
+// readSteps returns the steps of a build file. It accepts any text.
 func readSteps(file string, data []byte, known variables) []step {
 	s := scope{file: file, known: known, loops: map[string][]string{}}
 	var steps []step
@@ -86,7 +86,7 @@ type word struct {
 	operator  bool
 }
 
-// words splits a command line and replaces its variables. What one variable stands for may be several words.
+// words splits a command line and expands its variables. The value of one variable may be several words.
 func (s scope) words(text string) []word {
 	var words []word
 	var current strings.Builder
@@ -150,7 +150,7 @@ func (s scope) words(text string) []word {
 // command is one command of a pipeline.
 type command struct {
 	words []word
-	// from and to are where its input comes from and its output goes to.
+	// from and to are the sources of its input and the target of its output.
 	from, to word
 }
 
@@ -212,19 +212,19 @@ func (s scope) stepsOf(text string) []step {
 	return steps
 }
 
-// isReleaseFolder says whether a source is a file that was put into a release's folder before.
+// isReleaseFolder reports whether a source is a file that an earlier step wrote to a release's folder.
 func isReleaseFolder(source word) bool {
 	first, _, _ := strings.Cut(source.text, "/")
 	return isUnknown(first) && slices.ContainsFunc(wordsIn(first), isReleaseWord)
 }
 
-// isReleaseSetting says whether a file is a workflow for releases, or a setting of a release tool.
+// isReleaseSetting reports whether a file is a workflow for releases, or a setting of a release tool.
 func isReleaseSetting(file string) bool {
 	ext := path.Ext(file)
 	return (ext == ".yaml" || ext == ".yml") && slices.ContainsFunc(wordsIn(path.Base(file)), isReleaseWord)
 }
 
-// uploads returns a step for each word of a line that may name files which are published as they are.
+// uploads returns a step for each word of a line that may name files which are published unchanged.
 func uploads(words []word) []step {
 	var steps []step
 	for _, w := range words {
@@ -235,7 +235,7 @@ func uploads(words []word) []step {
 	return steps
 }
 
-// arguments returns the words of a command without what may lead in it.
+// arguments returns the words of a command without its prefixes.
 func (c command) arguments() []word {
 	words := c.words
 	for len(words) > 0 {
@@ -251,7 +251,7 @@ func (c command) arguments() []word {
 	return words
 }
 
-// readPipeline returns what a pipeline reads, what it writes, and whether it builds a kustomization.
+// readPipeline returns the sources and the target of a pipeline, and whether it builds a kustomization.
 func readPipeline(pipeline []command) (sources []word, target word, kustomized bool) {
 	for _, c := range pipeline {
 		words := c.arguments()
@@ -298,12 +298,12 @@ func readPipeline(pipeline []command) (sources []word, target word, kustomized b
 	return sources, target, kustomized
 }
 
-// isStandardInput says whether a path is a command's input.
+// isStandardInput reports whether a path is a command's input.
 func isStandardInput(name string) bool {
 	return name == "-" || name == "/dev/stdin" || name == "/dev/fd/0"
 }
 
-// kustomizeBuild returns the folder that a command builds, and the file that it names for the result.
+// kustomizeBuild returns the folder that a command builds, and the file of the result.
 func kustomizeBuild(words []word) (dir, output word, ok bool) {
 	at := -1
 	for i, w := range words {
@@ -338,7 +338,7 @@ func kustomizeBuild(words []word) (dir, output word, ok bool) {
 	return dir, output, true
 }
 
-// copied returns the files that the arguments of a copying command name, and where they go to.
+// copied returns the source files and the target of a copying command.
 func copied(words []word) (from []word, to word) {
 	for i := 0; i < len(words); i++ {
 		switch text := words[i].text; {
@@ -361,7 +361,7 @@ func copied(words []word) (from []word, to word) {
 	return from[:len(from)-1], from[len(from)-1]
 }
 
-// useOf says what a step is for, by the names of its file, its section and its target.
+// useOf returns the use of a step, from the names of its file, its section and its target.
 func (s scope) useOf(target word) use {
 	near := slices.Concat(wordsIn(s.section), wordsIn(path.Dir(target.raw)), wordsIn(path.Dir(target.text)))
 	if !strings.Contains(path.Base(target.raw), ".") {
@@ -380,12 +380,12 @@ func (s scope) useOf(target word) use {
 	return unclear
 }
 
-// isReleaseWord says whether a word of a name is about a release.
+// isReleaseWord reports whether a word of a name is about a release.
 func isReleaseWord(w string) bool {
 	return strings.HasPrefix(w, "releas") || strings.HasPrefix(w, "publish") || w == "dist" || w == "goreleaser" || w == "upload" || w == "assets"
 }
 
-// notInWords are the characters between the words of a name.
+// notInWords matches the characters between the words of a name.
 var notInWords = regexp.MustCompile(`[^a-z0-9]+`)
 
 // wordsIn returns the words of a name, in lower case.

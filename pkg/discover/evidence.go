@@ -11,22 +11,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// step is one command of a build file that makes a file of another one.
+// step is one command of a build file that creates a file from another one.
 type step struct {
 	// place is the command's file and line.
 	place string
-	// source is a pattern of files of the tree, or the folder of a kustomization. Here and in target
-	// a variable without a known value stands as unknownMark + its name + unknownMark.
+	// source is a pattern of files of the tree, or the folder of a kustomization. Here and in target, unknownMark + its
+	// name + unknownMark replaces a variable without a known value.
 	source string
-	// kustomize says that source is a kustomization that is built.
+	// kustomize means that source is a kustomization that is built.
 	kustomize bool
 	// target is the file or folder that is written.
 	target string
-	// use says what the result is for.
+	// use is the use of the result.
 	use use
 }
 
-// use says what a step's result is for, as far as the names around it tell.
+// use is the use of a step's result, as far as the names around it show.
 type use int
 
 const (
@@ -35,32 +35,32 @@ const (
 	forReleases
 )
 
-// asset is a file that the build files make: a file of the tree, or what a kustomization gives.
+// asset is a file that the build files create: a file of the tree, or the result of a kustomization.
 type asset struct {
-	// name is the file's name as it is made.
+	// name is the name of the created file.
 	name string
 	// file is the file of the tree, or "".
 	file string
-	// kustomize is the folder of the kustomization where there is no such file.
+	// kustomize is the folder of the kustomization if there is no such file.
 	kustomize string
-	// place is the file and line that say so.
+	// place is the file and line of the command.
 	place string
 	use   use
 }
 
-// source returns the file or folder that the asset is made of.
+// source returns the source file or folder of the asset.
 func (a asset) source() string { return a.file + a.kustomize }
 
-// evidence is what the build files of a tree say of its releases.
+// evidence is the information in the build files of a tree about its releases.
 type evidence struct {
 	scan  *scanned
 	steps []step
-	// resolved are the assets of the steps, by their index: those of a step that is being resolved are nil.
+	// resolved are the assets of the steps, by their index; nil while a step is being resolved.
 	resolved map[int][]asset
 }
 
-// readEvidence reads the build files of a tree. A file that can't be read is left out: a tree may
-// link to a file that is elsewhere.
+// readEvidence reads the build files of a tree. It skips files that can't be read: a tree may contain links to files
+// elsewhere.
 func readEvidence(t *tree.Tree, s *scanned) *evidence {
 	texts := map[string][]byte{}
 	makeVariables := variables{}
@@ -86,12 +86,11 @@ func readEvidence(t *tree.Tree, s *scanned) *evidence {
 	return e
 }
 
-// maxBuildFile is the size in bytes above which a build file is not read.
+// maxBuildFile is the size limit for build files, in bytes.
 const maxBuildFile = 1 << 20
 
-// released returns the files with a name that fits which the build files put into a release, one for
-// each name and source. Where no command is known to make a release, it returns those of commands
-// whose use is unclear.
+// released returns the files with a fitting name that the build files put into a release, one for each name and source.
+// If no command is known to create a release, it returns those of commands with an unclear use.
 func (e *evidence) released(fits func(name string) bool) []asset {
 	var assets []asset
 	best := unclear
@@ -112,12 +111,12 @@ func (e *evidence) released(fits func(name string) bool) []asset {
 	return slices.DeleteFunc(assets, func(a asset) bool { return a.use < best })
 }
 
-// resolve returns the files that a step makes of files of the tree, or of what other steps make.
+// resolve returns the files that a step creates from files of the tree, or from results of other steps.
 func (e *evidence) resolve(index int) []asset {
 	if assets, ok := e.resolved[index]; ok {
 		return assets
 	}
-	e.resolved[index] = nil // for steps that go round in a circle
+	e.resolved[index] = nil // for cyclic steps
 	s := e.steps[index]
 	var assets []asset
 	add := func(source string, values map[string]string, a asset) {
@@ -164,7 +163,7 @@ func (e *evidence) resolve(index int) []asset {
 	return assets
 }
 
-// mayMake says whether a step writes to the folder of another one's source.
+// mayMake reports whether a step writes to the folder of another one's source.
 func (s step) mayMake(source string) bool {
 	return s.target != "" && withoutRoot(s.folder()) == withoutRoot(path.Dir(path.Clean(source)))
 }
@@ -178,7 +177,7 @@ func withoutRoot(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// isFolder says whether a step's target is a folder, as far as its name tells.
+// isFolder reports whether a step's target is a folder, as far as its name shows.
 func (s step) isFolder() bool {
 	return s.target == "" || strings.HasSuffix(s.target, "/") || !strings.Contains(path.Base(s.target), ".") || path.Base(s.target) == "."
 }
@@ -191,7 +190,7 @@ func (s step) folder() string {
 	return path.Dir(path.Clean(s.target))
 }
 
-// nameOf returns the name of the file that a step makes of a source, or "" where it is not known.
+// nameOf returns the name of the file that a step creates from a source, or "" if it is not known.
 func (s step) nameOf(source string, values map[string]string) string {
 	if s.isFolder() {
 		if source == "" {
@@ -209,7 +208,7 @@ func (s step) nameOf(source string, values map[string]string) string {
 	return name
 }
 
-// match is a path of the tree that a pattern fits, with the values that its unknown variables then have.
+// match is a path of the tree that matches a pattern, with the values of its unknown variables.
 type match struct {
 	path   string
 	values map[string]string
@@ -218,9 +217,8 @@ type match struct {
 // patternPart is a piece of a path that isn't a literal text.
 var patternPart = regexp.MustCompile(unknownMark + `[^` + unknownMark + `]*` + unknownMark + `|\*+|\?`)
 
-// patternOf returns a pattern of shell and unknown variables as a regular expression, without the
-// variables that lead to the tree's root. It is false for a path that is outside of the tree, and for
-// one of which nothing is known.
+// patternOf returns a pattern of shell and unknown variables as a regular expression, without the variables for the
+// tree's root. It returns false for a path outside of the tree, and for a path of which nothing is known.
 func patternOf(source string) (*regexp.Regexp, bool) {
 	return expressionOf(strings.Split(withoutRoot(source), "/"))
 }
@@ -271,7 +269,7 @@ func matchOne(pattern *regexp.Regexp, name string) (match, bool) {
 	return m, true
 }
 
-// matches returns the paths that a pattern fits.
+// matches returns the paths that match a pattern.
 func matches(pattern *regexp.Regexp, paths []string) []match {
 	var all []match
 	for _, name := range paths {
@@ -282,8 +280,8 @@ func matches(pattern *regexp.Regexp, paths []string) []match {
 	return all
 }
 
-// match returns the paths that a pattern fits. Where it fits none, because the build first copies the
-// tree to another folder, leading folders that are not in the tree are left out.
+// match returns the paths that match a pattern. If none does, because the build first copies the tree to another
+// folder, it removes leading folders that are not in the tree.
 func (s *scanned) match(source string, paths []string) []match {
 	pattern, ok := patternOf(source)
 	if !ok {
@@ -307,7 +305,7 @@ func (s *scanned) match(source string, paths []string) []match {
 	return nil
 }
 
-// hasFolder says whether files of the tree are in a folder.
+// hasFolder reports whether a folder contains files of the tree.
 func (s *scanned) hasFolder(dir string) bool {
 	return slices.ContainsFunc(s.all, func(file string) bool { return strings.HasPrefix(file, dir+"/") })
 }
@@ -317,13 +315,13 @@ func (s *scanned) folders() []string {
 	return slices.Sorted(maps.Keys(s.kustomizations))
 }
 
-// isComponents says whether a file is called like a provider's components YAML.
+// isComponents reports whether a file has the name of a provider's components YAML.
 func isComponents(name string) bool {
 	_, ok := typeByFile(name)
 	return ok
 }
 
-// placed returns where the build files say something, for messages.
+// placed returns the places in build files, for messages.
 func placed(assets []asset) string {
 	var places []string
 	for _, a := range assets {

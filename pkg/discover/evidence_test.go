@@ -41,7 +41,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"metadata.yaml":                               series("1", "2"),
 		},
 		want:    []string{"bootstrap-demo from bootstrap/config/default with metadata.yaml, image registry.example.com/demo/controller"},
-		remarks: []string{"metadata.yaml is taken and not bootstrap/metadata.yaml, which lacks its newest series"},
+		remarks: []string{"metadata.yaml is used instead of bootstrap/metadata.yaml, which lacks its newest series"},
 	},
 	{
 		name:  "metadata beside the kustomization",
@@ -84,7 +84,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"test/extension/config/default/manager.yaml":       manager(image),
 		}),
 		want:   []string{demoLine},
-		doubts: []string{"test/extension/config/default gives runtime-extension-test, which looks like an extension for tests"},
+		doubts: []string{"test/extension/config/default contains runtime-extension-test, which looks like an extension for tests"},
 	},
 	{
 		name: "a manager that is not released, and has no label",
@@ -134,7 +134,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			".github/workflows/release.yaml": "jobs:\n  release:\n    steps:\n    - run: |\n        cp examples/clusterctl/cluster.yaml out/cluster-template.yaml\n",
 		}),
 		want:   []string{demoLine + ", examples/clusterctl/cluster.yaml as cluster-template.yaml"},
-		doubts: []string{"left out, as they are in folders of samples: examples/cluster.yaml"},
+		doubts: []string{"skipped, because they are in folders of samples: examples/cluster.yaml"},
 	},
 	{
 		name: "flavors that the build makes and copies",
@@ -148,7 +148,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		}),
 		want: []string{demoLine + ", flavors/small as cluster-template.yaml, flavors/large as cluster-template-large.yaml"},
 		doubts: []string{
-			"left out, as the build files release others (Makefile:2 and 1 more): templates/cluster-template-old.yaml, flavors/try",
+			"skipped, because the build files release others (Makefile:2 and 1 more): templates/cluster-template-old.yaml, flavors/try",
 		},
 	},
 	{
@@ -159,7 +159,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"Makefile":                        "templates/cluster-template.yaml:\n\tkustomize build flavors/small > $@\nrelease:\n\tcp templates/*.yaml out/\n",
 		}),
 		want:   []string{demoLine + ", templates/cluster-template.yaml"},
-		doubts: []string{"left out, as the build files release others (Makefile:4): flavors/small"},
+		doubts: []string{"skipped, because the build files release others (Makefile:4): flavors/small"},
 	},
 	{
 		name: "flavors of a loop in a script",
@@ -187,7 +187,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"kustomize/vip/cluster-template.yaml":         cluster,
 		}),
 		want:   []string{demoLine + ", kustomize/default/cluster-template.yaml, kustomize/vip/cluster-template.yaml as cluster-template-vip.yaml"},
-		doubts: []string{"left out, as they look like flavors for development: kustomize/default-dev/cluster-template.yaml"},
+		doubts: []string{"skipped, because they look like flavors for development: kustomize/default-dev/cluster-template.yaml"},
 	},
 	{
 		name: "folders whose names are no flavors",
@@ -221,7 +221,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"samples/one/cluster-template.yaml": cluster, "samples/two/cluster-template.yaml": cluster,
 		}),
 		want:   []string{demoLine},
-		doubts: []string{"left out, as they are in folders of samples: samples/one/cluster-template.yaml, samples/two/cluster-template.yaml"},
+		doubts: []string{"skipped, because they are in folders of samples: samples/one/cluster-template.yaml, samples/two/cluster-template.yaml"},
 	},
 	{
 		name: "what is made for tests and development isn't a release",
@@ -233,6 +233,6 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 				"\tkustomize build dev > $(E2E_RELEASE)/infrastructure-components.yaml\n",
 		}),
 		want:   []string{demoLine + ", templates/cluster-template*.yaml"},
-		doubts: []string{"dev gives infrastructure-demo too; config/default is taken"},
+		doubts: []string{"dev also contains infrastructure-demo; config/default is used"},
 	},
 }...)

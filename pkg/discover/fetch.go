@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// dialTimeout is how long a host may take to accept a connection. Kustomize and git try several ways
-// one after the other, each for much longer.
+// dialTimeout is the time for a host to accept a connection. kustomize and git try several ways one after the other,
+// each for much longer.
 const dialTimeout = 5 * time.Second
 
-// fetch says which bases of a kustomization are fetched, and reports whether their hosts can be
-// reached.
+// fetch announces the remote bases of a kustomization, and reports whether their hosts are reachable.
 func (l *look) fetch(ctx context.Context, dir string, watch Watch) bool {
 	for _, base := range l.tree.Remote(dir) {
 		host := hostOf(base)
@@ -34,7 +33,7 @@ func (l *look) fetch(ctx context.Context, dir string, watch Watch) bool {
 	return true
 }
 
-// hostOf returns the host and port that a base is fetched from, or "" for one on this machine.
+// hostOf returns the host and port of a remote base, or "" for a base on this machine.
 func hostOf(base string) string {
 	base = strings.TrimPrefix(base, "git::")
 	if rest, ok := strings.CutPrefix(base, "git@"); ok {
@@ -58,7 +57,7 @@ func hostOf(base string) string {
 	return net.JoinHostPort(parsed.Hostname(), port)
 }
 
-// dial connects to a base's host, or to the proxy that leads there.
+// dial connects to a base's host, or to its proxy.
 func dial(ctx context.Context, base, host string) error {
 	if host == "" {
 		return nil

@@ -19,8 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// managerImages returns the images of the containers called manager in Deployments, or nil where there is
-// no such container.
+// managerImages returns the images of the containers called manager in Deployments, or nil without such a container.
 func managerImages(objects []unstructured.Unstructured) []string {
 	var images []string
 	for _, o := range objects {
@@ -38,8 +37,8 @@ func managerImages(objects []unstructured.Unstructured) []string {
 	return images
 }
 
-// identify returns the provider that a kustomization's objects are, by its provider label, or else by
-// the file that the build files make of it, by its CRDs and by the tree's name.
+// identify returns the provider of a kustomization's objects, from their provider label, or else from the file that the
+// build files create from it, from its CRDs and from the tree's name.
 func identify(t *tree.Tree, dir string, objects []unstructured.Unstructured, file string) Provider {
 	p := Provider{ProviderConfig: release.ProviderConfig{Kustomize: dir}}
 	label := commonLabel(objects)
@@ -82,7 +81,7 @@ func commonLabel(objects []unstructured.Unstructured) string {
 	return best
 }
 
-// groupTypes are the provider types by the API group that their CRDs are in, the most telling first.
+// groupTypes are the provider types by the API group of their CRDs, the most specific first.
 var groupTypes = []struct {
 	group string
 	of    clusterctlv1.ProviderType
@@ -94,8 +93,8 @@ var groupTypes = []struct {
 	{"addons.cluster.x-k8s.io", clusterctlv1.AddonProviderType},
 }
 
-// typeByGroups returns the provider type that the CRDs among objects are of; without CRDs of a
-// provider it is taken for a runtime extension.
+// typeByGroups returns the provider type of the CRDs among objects; without CRDs of a provider, it assumes a runtime
+// extension.
 func typeByGroups(objects []unstructured.Unstructured) clusterctlv1.ProviderType {
 	groups := map[string]bool{}
 	for _, o := range objects {
@@ -104,7 +103,7 @@ func typeByGroups(objects []unstructured.Unstructured) clusterctlv1.ProviderType
 		}
 	}
 	if groups[clusterv1.GroupVersion.Group] {
-		return clusterctlv1.CoreProviderType // its CRDs are in several of the groups below
+		return clusterctlv1.CoreProviderType // core has CRDs in several of the groups below
 	}
 	for _, known := range groupTypes {
 		if groups[known.group] {
@@ -114,7 +113,7 @@ func typeByGroups(objects []unstructured.Unstructured) clusterctlv1.ProviderType
 	return clusterctlv1.RuntimeExtensionProviderType
 }
 
-// typeByFile returns the provider type whose components YAML has a name.
+// typeByFile returns the provider type whose components YAML has the name.
 func typeByFile(name string) (clusterctlv1.ProviderType, bool) {
 	for _, of := range release.ProviderTypes() {
 		if (release.Provider{Type: of}).ComponentsFile() == name {
@@ -124,10 +123,10 @@ func typeByFile(name string) (clusterctlv1.ProviderType, bool) {
 	return "", false
 }
 
-// moduleName is how repositories of providers are called.
+// moduleName matches the usual names of provider repositories.
 var moduleName = regexp.MustCompile(`^(?:cluster-api-)?(?:(?:bootstrap|control-plane|infrastructure|ipam|addon)-)?(?:provider-)?([a-z0-9-]+)$`)
 
-// nameByModule returns the provider's name after the tree's Go module, or "provider".
+// nameByModule returns the provider's name from the tree's Go module, or "provider".
 func nameByModule(t *tree.Tree) string {
 	name := path.Base(t.Root())
 	if data, err := t.ReadFile("go.mod"); err == nil {

@@ -1,5 +1,4 @@
-// Package discover finds what a source tree could release by looking at it, and writes a first
-// release file for it.
+// Package discover finds what a source tree could release, and writes a first release file for it.
 package discover
 
 import (
@@ -22,42 +21,41 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// ErrNoProvider says that nothing in a tree looks like a provider.
+// ErrNoProvider means that the tree contains no provider.
 var ErrNoProvider = errors.New("no provider found")
 
-// Found is what a tree could release.
+// Found is the content of a tree that could be released.
 type Found struct {
 	Providers []Provider
-	// Doubts are what the maintainer has to decide.
+	// Doubts are decisions for the maintainer.
 	Doubts []string
 }
 
-// Provider is one provider that was found, with remarks on what was guessed.
+// Provider is one provider of a tree, with remarks on guesses.
 type Provider struct {
 	release.ProviderConfig
-	// Remarks say what in the entry was guessed, or has to be filled in.
+	// Remarks name the guesses in the entry, and the values to fill in.
 	Remarks []string
-	// unplaced are images that clusterctl would refuse under the name they have.
+	// unplaced are images that clusterctl would refuse under their current names.
 	unplaced []string
-	// contract is the newest contract that the CRDs carry, or "".
+	// contract is the newest contract in the labels of the CRDs, or "".
 	contract string
-	// builtBy, metadataBy and templatesBy are where build files say that the kustomization, the
-	// metadata.yaml and the templates are released, or "".
+	// builtBy, metadataBy and templatesBy are the places in build files where the kustomization, the metadata.yaml and
+	// the templates are released, or "".
 	builtBy, metadataBy, templatesBy string
-	// templates and classes are how many files the entries name.
+	// templates and classes are the numbers of files of the entries.
 	templates, classes int
 }
 
-// Watch has functions that are called as the work goes on.
+// Watch has functions that report progress.
 type Watch struct {
-	// Building is called with what is being built, and Fetching with each base that is fetched for it.
+	// Building is called with the folder that is built, and Fetching with each base that is fetched for it.
 	Building, Fetching func(what string)
 }
 
-// Look builds the kustomizations of a tree and returns the providers that they give, in the order
-// of clusterctl's provider types and then of their paths, with the metadata, templates and classes
-// that go with them. What the tree's build files release goes first. The error is ErrNoProvider
-// where there is none.
+// Look builds the kustomizations of a tree and returns the providers in them, in the order of clusterctl's provider
+// types and then of their paths, with their metadata, templates and classes. Files that the tree's build files release
+// take precedence. The error is ErrNoProvider without a provider.
 func Look(ctx context.Context, t *tree.Tree, watch Watch) (*Found, error) {
 	s, err := scan(t)
 	if err != nil {
@@ -84,26 +82,26 @@ func Look(ctx context.Context, t *tree.Tree, watch Watch) (*Found, error) {
 	return l.found, nil
 }
 
-// look is one look at a tree.
+// look is the state of Look.
 type look struct {
 	tree     *tree.Tree
 	scan     *scanned
 	evidence *evidence
-	// components are the components YAMLs that the build files make.
+	// components are the components YAMLs that the build files create.
 	components []asset
 	found      *Found
-	// results are those of kustomizations that give no provider.
+	// results are those of kustomizations without a provider.
 	results map[string][]unstructured.Unstructured
-	// kindsOf says of files whether they have a Cluster and a ClusterClass.
+	// kindsOf records for files whether they have a Cluster and a ClusterClass.
 	kindsOf map[string][2]bool
-	// hosts are those that bases are fetched from, with why they can't be reached.
+	// hosts are the hosts of remote bases, with the errors of unreachable ones.
 	hosts map[string]error
 	// broken are the kustomizations that do not build, with the reasons.
 	broken []string
 }
 
-// candidates returns the folders that may give a provider or a flavor: those that the build files
-// make a components YAML of, then those that their place tells.
+// candidates returns the folders that may contain a provider or a flavor: those from which the build files create a
+// components YAML, then those whose place suggests it.
 func (l *look) candidates() []string {
 	var dirs []string
 	for _, a := range l.components {
@@ -119,7 +117,7 @@ func (l *look) candidates() []string {
 	return dirs
 }
 
-// releasedFrom returns the components YAML that the build files make of a kustomization.
+// releasedFrom returns the components YAML that the build files create from a kustomization.
 func (l *look) releasedFrom(dir string) (asset, bool) {
 	i := slices.IndexFunc(l.components, func(a asset) bool { return a.kustomize == dir })
 	if i < 0 {
@@ -128,7 +126,7 @@ func (l *look) releasedFrom(dir string) (asset, bool) {
 	return l.components[i], true
 }
 
-// try builds a kustomization and keeps what it gives.
+// try builds a kustomization and keeps the result.
 func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	for _, p := range l.found.Providers {
 		// An overlay of a provider is the same provider, and a part of it is not a provider.
@@ -146,7 +144,7 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 			l.broken = append(l.broken, dir)
 			reason := err.Error()
 			if failed := (*tree.KustomizeError)(nil); errors.As(err, &failed) && failed.Missing != "" {
-				reason = failed.Missing // kustomize says the same in several lines
+				reason = failed.Missing // kustomize repeats it in several lines
 			}
 			l.doubt("%s does not build: %s", dir, reason)
 		}
@@ -160,7 +158,7 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	p := identify(l.tree, dir, objects, released.name)
 	for _, other := range l.found.Providers {
 		if other.Provider() == p.Provider() {
-			l.doubt("%s gives %s too; %s is taken", dir, p.Provider().Label(), other.Kustomize)
+			l.doubt("%s also contains %s; %s is used", dir, p.Provider().Label(), other.Kustomize)
 			return
 		}
 	}
@@ -168,20 +166,20 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	case isReleased:
 		p.builtBy = released.place
 	case isIn(dir, "test", "tests") && p.Type == clusterctlv1.RuntimeExtensionProviderType:
-		l.doubt("%s gives %s, which looks like an extension for tests: it is left out", dir, p.Provider().Label())
+		l.doubt("%s contains %s, which looks like an extension for tests: it is skipped", dir, p.Provider().Label())
 		return
 	case buildFile != "" && len(p.Remarks) > 0:
-		l.doubt("%s has a manager without a provider's label, and %s does not release it: it is left out", dir, buildFile)
+		l.doubt("%s has a manager without a provider's label, and %s does not release it: it is skipped", dir, buildFile)
 		return
 	case buildFile != "":
-		p.Remarks = append(p.Remarks, fmt.Sprintf("%s does not release it: take the entry out if it is not to be released.", buildFile))
+		p.Remarks = append(p.Remarks, fmt.Sprintf("%s does not release it: remove the entry if it should not be released.", buildFile))
 	}
 	p.setImages(images)
 	p.contract = metadata.ContractOf(objects)
 	l.found.Providers = append(l.found.Providers, p)
 }
 
-// build returns the objects that a kustomization gives.
+// build returns the objects of a kustomization.
 func (l *look) build(dir string) ([]unstructured.Unstructured, error) {
 	resources, err := l.tree.Kustomize(dir)
 	if err != nil {
@@ -200,7 +198,7 @@ func (l *look) buildFile() string {
 	return ""
 }
 
-// mentionOthers names the other YAML files that the build files make of kustomizations for a release.
+// mentionOthers names the other YAML files that the build files create from kustomizations for a release.
 func (l *look) mentionOthers() {
 	for _, a := range l.evidence.released(func(name string) bool { return path.Ext(name) == ".yaml" }) {
 		taken := slices.ContainsFunc(l.found.Providers, func(p Provider) bool { return p.Kustomize == a.kustomize })
@@ -210,14 +208,14 @@ func (l *look) mentionOthers() {
 	}
 }
 
-// doubt records what the maintainer has to decide.
+// doubt records a decision for the maintainer.
 func (l *look) doubt(format string, args ...any) {
 	l.found.Doubts = append(l.found.Doubts, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
 // noProvider returns the error for a tree without a provider.
 func (l *look) noProvider() error {
-	why := fmt.Sprintf("none of its %d kustomizations gives a Deployment with a container called \"manager\"", len(l.scan.kustomizations))
+	why := fmt.Sprintf("none of its %d kustomizations has a Deployment with a container called \"manager\"", len(l.scan.kustomizations))
 	switch {
 	case len(l.broken) == 1:
 		why = "a kustomization does not build"
@@ -231,12 +229,12 @@ func (l *look) noProvider() error {
 	return fmt.Errorf("%w in %s: %s%s", ErrNoProvider, l.tree.Display("."), why, indented(l.found.Doubts))
 }
 
-// plainComponents returns a YAML file with a provider's Deployment that no kustomization lists, or "".
+// plainComponents returns a YAML file with a provider's Deployment that is in no kustomization, or "".
 func (l *look) plainComponents() string {
 	for _, file := range l.byDepth(l.scan.files) {
 		data, err := l.tree.ReadFile(file)
 		if err != nil || !deploymentKind.Match(data) {
-			continue // a link out of the tree, or a file of something else
+			continue // a link out of the tree, or another kind of file
 		}
 		objects, err := manifest.Parse(file, data)
 		if err != nil {
@@ -253,7 +251,7 @@ func (l *look) plainComponents() string {
 	return ""
 }
 
-// deploymentKind is the line that begins with the kind of a Deployment.
+// deploymentKind matches the line with the kind of a Deployment.
 var deploymentKind = regexp.MustCompile(`(?m)^kind: *["']?Deployment\b`)
 
 // indented returns lines to put below a message, or "".

@@ -100,7 +100,7 @@ var lookCases = []struct {
 		remarks: []string{
 			"Name and type are guessed: no object has the label cluster.x-k8s.io/provider",
 			`Clusterctl refuses the image "controller:latest"`,
-			"No metadata.yaml was found: begin it with `clusterctl release metadata add --version v0.1.0 --contract v1beta2`",
+			"No metadata.yaml was found: create it with `clusterctl release metadata add --version v0.1.0 --contract v1beta2`",
 		},
 		golden: true,
 	},
@@ -170,7 +170,7 @@ var lookCases = []struct {
 			"config/other/manager.yaml":       manager(image),
 		}),
 		want:   []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
-		doubts: []string{"config/other gives infrastructure-demo too; config/default is taken"},
+		doubts: []string{"config/other also contains infrastructure-demo; config/default is used"},
 	},
 	{
 		name: "not in config/default",
@@ -203,7 +203,7 @@ var lookCases = []struct {
 		doubts: []string{"config/broken does not build"},
 	},
 	{
-		name: "kustomizations that go round in a circle",
+		name: "cyclic kustomizations",
 		files: treetest.Clone(demo, map[string]string{
 			"config/round/kustomization.yaml": resources("../a"),
 			"config/a/kustomization.yaml":     resources("../b"),
@@ -305,7 +305,7 @@ func TestLookNoProvider(t *testing.T) {
 				defaultPath + "kustomization.yaml": resources("missing.yaml"), "config/other/kustomization.yaml": resources("a.yaml"), "config/other/a.yaml": crd(infraGroup, "Demo"),
 				"Makefile": "generate:\n\ttouch config/default/missing.yaml\n",
 			},
-			says: []string{"a kustomization does not build:", "config/default does not build", "config/default/missing.yaml does not exist", "does `make generate` make it?"},
+			says: []string{"a kustomization does not build:", "config/default does not build", "config/default/missing.yaml does not exist", "does `make generate` create it?"},
 		},
 		"no kustomization, and a file to install": {
 			files: map[string]string{"deploy/install.yaml": manager(image), "chart/templates/install.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: {{ .Values.name }}")},

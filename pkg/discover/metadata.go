@@ -17,12 +17,12 @@ import (
 // metadataFile is a metadata.yaml of the tree.
 type metadataFile struct {
 	path string
-	// parsed is nil where clusterctl does not read the file as metadata.
+	// parsed is nil if clusterctl can't read the file as metadata.
 	parsed *metadata.File
 }
 
-// addMetadata gives each provider its metadata.yaml: the one that the build files release, else the
-// one whose series fit the newest git tag best.
+// addMetadata sets the metadata.yaml of each provider: the one that the build files release, else the one whose series
+// fit the newest git tag best.
 func (l *look) addMetadata(ctx context.Context) {
 	newestTag := l.newestTag(ctx)
 	released := l.evidence.released(func(name string) bool { return name == release.MetadataFile })
@@ -39,7 +39,7 @@ func (l *look) addMetadata(ctx context.Context) {
 		}
 		files := l.metadataFiles(p)
 		if len(files) == 0 {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("No metadata.yaml was found: begin it with `%s`.", l.beginMetadata(p, newestTag)))
+			p.Remarks = append(p.Remarks, fmt.Sprintf("No metadata.yaml was found: create it with `%s`.", l.beginMetadata(p, newestTag)))
 			continue
 		}
 		best := files[0]
@@ -50,13 +50,13 @@ func (l *look) addMetadata(ctx context.Context) {
 		}
 		p.Metadata = best.path
 		if best.path != files[0].path {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("%s is taken and not %s, which lacks its newest series.", best.path, files[0].path))
+			p.Remarks = append(p.Remarks, fmt.Sprintf("%s is used instead of %s, which lacks its newest series.", best.path, files[0].path))
 		}
 	}
 }
 
-// metadataFiles returns the files called metadata.yaml that may be a provider's, the nearest first:
-// those in the folders above its kustomization, then those that are in no other provider's folder.
+// metadataFiles returns the files called metadata.yaml that may belong to a provider, the nearest first: those in the
+// folders above its kustomization, then those that are in no other provider's folder.
 func (l *look) metadataFiles(p *Provider) []metadataFile {
 	above := func(file string, p Provider) bool {
 		dir := path.Dir(file)
@@ -83,8 +83,8 @@ func (l *look) metadataFiles(p *Provider) []metadataFile {
 	return append(near, far...)
 }
 
-// fitsBetter says whether a file has the series of the newest tag where another one lacks it, or has
-// newer series than the other.
+// fitsBetter reports whether a file has the series of the newest tag and another one lacks it, or has newer series than
+// the other.
 func (f metadataFile) fitsBetter(other metadataFile, tag string) bool {
 	if f.parsed == nil || other.parsed == nil {
 		return f.parsed != nil
@@ -98,7 +98,7 @@ func (f metadataFile) fitsBetter(other metadataFile, tag string) bool {
 	return theirs.Major < mine.Major || theirs.Major == mine.Major && theirs.Minor < mine.Minor
 }
 
-// newestTag returns the newest git tag of the tree that is a version, or "" where there is none.
+// newestTag returns the newest git tag of the tree that is a version, or "" if there is none.
 func (l *look) newestTag(ctx context.Context) string {
 	tags, err := git.Tags(ctx, l.tree.Root())
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *look) newestTag(ctx context.Context) string {
 	return newest
 }
 
-// beginMetadata returns the command that begins a provider's metadata.yaml.
+// beginMetadata returns the command that creates a provider's metadata.yaml.
 func (l *look) beginMetadata(p *Provider, newestTag string) string {
 	tag := newestTag
 	if tag == "" {

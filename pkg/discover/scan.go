@@ -16,15 +16,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// scanned is what is in a tree, by paths with forward slashes.
+// scanned is the content of a tree, by paths with forward slashes.
 type scanned struct {
-	// kustomizations are the folders that each folder with a kustomization takes as a base.
+	// kustomizations are the bases of each folder with a kustomization.
 	kustomizations map[string][]string
-	// listed are all files and folders that each of them names.
+	// listed are all files and folders that each kustomization names.
 	listed map[string][]string
-	// files are the YAML files that no kustomization is made of, without those in folders set aside.
+	// files are the YAML files in no kustomization, without those in skipped folders.
 	files []string
-	// all are the files of the tree, those of its tests among them, and without those of hidden folders.
+	// all are the files of the tree, including those of its tests, without those of hidden folders.
 	all []string
 	// buildFiles are the files that may say what the tree releases.
 	buildFiles []string
@@ -64,18 +64,18 @@ func scan(t *tree.Tree) (*scanned, error) {
 	return s, err
 }
 
-// isAside says whether a folder is, or is below, one in which nothing that a tree releases is kept.
+// isAside reports whether a folder is, or is below, a folder with nothing to release.
 func isAside(dir string) bool {
 	return dir != "." && slices.ContainsFunc(strings.Split(dir, "/"), tree.IsAside)
 }
 
-// addKustomization records what a kustomization is made of.
+// addKustomization records the parts of a kustomization.
 func (s *scanned) addKustomization(root fs.FS, file string) {
 	dir := path.Dir(file)
 	s.kustomizations[dir] = nil
 	data, err := fs.ReadFile(root, file)
 	if err != nil {
-		return // building it says why
+		return // the build reports it
 	}
 	var kustomization types.Kustomization
 	if err := yaml.Unmarshal(data, &kustomization); err != nil {
@@ -96,9 +96,9 @@ func (s *scanned) addKustomization(root fs.FS, file string) {
 	}
 }
 
-// reaches says whether a kustomization is built of another, at any remove.
+// reaches reports whether a kustomization uses another as a base, directly or not.
 func (s *scanned) reaches(from, to string) bool {
-	// Bases can go round in a circle, which is kustomize's to complain of.
+	// Bases may be cyclic, which kustomize reports.
 	seen := map[string]bool{}
 	var reaches func(from string) bool
 	reaches = func(from string) bool {
@@ -114,7 +114,7 @@ func (s *scanned) reaches(from, to string) bool {
 	return reaches(from)
 }
 
-// isRoot says whether no kustomization takes this one as a base.
+// isRoot reports whether no kustomization uses this one as a base.
 func (s *scanned) isRoot(dir string) bool {
 	for other, dirs := range s.kustomizations {
 		if slices.Contains(dirs, dir) && (!isAside(other) || isAside(dir)) {
@@ -124,8 +124,8 @@ func (s *scanned) isRoot(dir string) bool {
 	return true
 }
 
-// candidates returns the folders that may give a provider or a flavor: those called config/default
-// first, as the scaffolds have them, then all that aren't part of another.
+// candidates returns the folders that may contain a provider or a flavor: those called config/default first, as in
+// scaffolds, then all that aren't part of another.
 func (s *scanned) candidates() []string {
 	var defaults, roots []string
 	for dir := range s.kustomizations {

@@ -11,14 +11,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// assignAll gives the chosen assets to the providers.
+// assignAll assigns the chosen assets to the providers.
 func (s *selection) assignAll() {
 	if len(s.chosen) > 0 && !slices.ContainsFunc(s.found.Providers, func(p Provider) bool { return p.Type == clusterctlv1.InfrastructureProviderType }) {
 		var sources []string
 		for _, a := range s.chosen {
 			sources = append(sources, a.source())
 		}
-		s.doubt("left out, as the tree has no infrastructure provider to release templates with: %s", listed(sources))
+		s.doubt("skipped, because the tree has no infrastructure provider to release templates with: %s", listed(sources))
 		return
 	}
 	s.assignFolders()
@@ -48,10 +48,10 @@ func (s *selection) assignAll() {
 	s.remarkOnClasses()
 }
 
-// hasItsName says whether an asset is a file that is called as it is in the release.
+// hasItsName reports whether an asset is a file with its name in the release.
 func (a asset) hasItsName() bool { return a.file != "" && path.Base(a.file) == a.name }
 
-// assignFolders gives the files that are called as in the release to the providers, folder by folder.
+// assignFolders assigns the files with their release names to the providers, folder by folder.
 func (s *selection) assignFolders() {
 	var files []string
 	for _, a := range s.chosen {
@@ -75,7 +75,7 @@ func (s *selection) assignFolders() {
 	}
 }
 
-// remarkOnClasses says of the files that are released as templates which hold only a ClusterClass.
+// remarkOnClasses adds remarks to files that are released as templates but contain only a ClusterClass.
 func (s *selection) remarkOnClasses() {
 	for _, a := range s.chosen {
 		if isCluster, isClass := s.kinds(a.file); a.file == "" || !isClass || isCluster || !release.IsClusterTemplate(a.name) {
@@ -91,8 +91,7 @@ func (s *selection) remarkOnClasses() {
 	}
 }
 
-// assign calls add for the infrastructure provider nearest to a path: the one that shares most of
-// its folders. There is one.
+// assign calls add for the infrastructure provider nearest to a path: the one with the most common folders. One exists.
 func (l *look) assign(file string, add func(*Provider)) {
 	best, shared := -1, -1
 	for i, p := range l.found.Providers {
@@ -106,7 +105,7 @@ func (l *look) assign(file string, add func(*Provider)) {
 	add(&l.found.Providers[best])
 }
 
-// entries returns the entries for files of one folder: a pattern where it names just them.
+// entries returns the entries for files of one folder: a pattern if it matches only them.
 func (l *look) entries(files []string, pattern string) []release.AssetConfig {
 	if len(files) > 1 {
 		glob := path.Join(path.Dir(files[0]), pattern)

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// leaveOut says which files and kustomizations look like templates or classes and are not released.
+// leaveOut reports files and kustomizations that look like templates or classes and are not released.
 func (s *selection) leaveOut() {
 	var left, samples []string
 	shipped := s.evidence.released(func(name string) bool { return path.Ext(name) == ".yaml" })
@@ -48,21 +48,21 @@ func (s *selection) leaveOut() {
 		why = "the build files release others (" + placed(s.chosen) + ")"
 	}
 	if len(left) > 0 {
-		s.doubt("left out, as %s: %s", why, listed(left))
+		s.doubt("skipped, because %s: %s", why, listed(left))
 	}
 	if len(samples) > 0 {
-		s.doubt("left out, as they are in folders of samples: %s", listed(samples))
+		s.doubt("skipped, because they are in folders of samples: %s", listed(samples))
 	}
 }
 
-// isMadeOf says whether a kustomization that is released, or that is for development, lists a file.
+// isMadeOf reports whether a released kustomization, or one for development, contains a file.
 func (s *selection) isMadeOf(file string) bool {
 	dir := path.Dir(file)
 	_, ok := s.scan.kustomizations[dir]
 	return ok && (s.isChosen(dir) || slices.Contains(s.clusterKustomizations(), dir))
 }
 
-// maxListed is how many paths a message lists.
+// maxListed is the number of paths that a message lists.
 const maxListed = 12
 
 // listed returns paths for a message.
@@ -73,7 +73,7 @@ func listed(paths []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
 }
 
-// isPart says whether a file lies in a folder that kustomizations are made of, or in one of isSample.
+// isPart reports whether a file is in a folder of parts of kustomizations, or in one of isSample.
 func (l *look) isPart(file string) bool {
 	for dir := path.Dir(file); ; dir = path.Dir(dir) {
 		if _, ok := l.scan.kustomizations[dir]; ok {

@@ -16,7 +16,7 @@ import (
 // withoutMeaning are names of folders that do not name a flavor.
 var withoutMeaning = regexp.MustCompile(`^(\.|default|base|bases|templates?|cluster-?templates?|flavors?|clusters?|kustomize|kustomization|config|overlays?|v\d+((alpha|beta)\d+)?)$`)
 
-// flavorOf returns the flavor that a folder is called after, "" being the default one.
+// flavorOf returns the flavor that a folder is named after; "" is the default one.
 func flavorOf(dir string) string {
 	name := path.Base(dir)
 	if withoutMeaning.MatchString(name) {
@@ -28,8 +28,8 @@ func flavorOf(dir string) string {
 	return name
 }
 
-// isForDevelopment says whether a flavor is for its developers and tests, by its name: a variant of
-// another one, or one of the tests'. One that is called "dev" and nothing else is a flavor.
+// isForDevelopment reports whether a flavor is for developers and tests, by its name: a variant of another one, or one
+// for tests. A flavor called just "dev" is not.
 func isForDevelopment(flavor string) bool {
 	words := wordsIn(flavor)
 	return slices.ContainsFunc(words, func(w string) bool {
@@ -37,17 +37,17 @@ func isForDevelopment(flavor string) bool {
 	})
 }
 
-// isSample says whether a path is in a folder that shows something, or that templates are made of.
+// isSample reports whether a path is in a folder of samples, or of parts of templates.
 func isSample(name string) bool {
 	return isIn(name, "samples", "sample", "examples", "docs", "base", "bases", "metrics")
 }
 
-// isIn says whether one of the folders is in a path.
+// isIn reports whether a path contains one of the folders.
 func isIn(name string, folders ...string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(dir string) bool { return slices.Contains(folders, dir) })
 }
 
-// kinds says whether a file has a Cluster and a ClusterClass of Cluster API's.
+// kinds reports whether a file has a Cluster and a ClusterClass of Cluster API.
 func (l *look) kinds(file string) (isCluster, isClass bool) {
 	if known, ok := l.kindsOf[file]; ok {
 		return known[0], known[1]
@@ -59,7 +59,7 @@ func (l *look) kinds(file string) (isCluster, isClass bool) {
 	return isCluster, isClass
 }
 
-// className returns the name of the ClusterClass in a file, or "" where it is not known.
+// className returns the name of the ClusterClass in a file, or "" if it is not known.
 func (l *look) className(file string) string {
 	data, err := l.tree.ReadFile(file)
 	if err != nil {
@@ -75,10 +75,10 @@ func (l *look) className(file string) string {
 	return ""
 }
 
-// classNameLine is where an object has its name.
+// classNameLine matches the name of an object.
 var classNameLine = regexp.MustCompile(`(?m)^metadata:\s*(?:\{\s*|(?:\n  +.*)*?\n  +)name:\s*["']?([^"'\s,}]+)`)
 
-// freeFlavor returns a flavor for a file that is not called like a template.
+// freeFlavor returns a flavor for a file without a template's name.
 func (s *selection) freeFlavor(file string) string {
 	flavor := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	for _, prefix := range []string{"cluster-template-", "cluster-class-", "cluster-", "template-"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// addTemplates gives the infrastructure providers the templates and classes of the tree: those that
-// the build files release, or else those that their names and folders tell.
+// addTemplates assigns the templates and classes of the tree to the infrastructure providers: those that the build
+// files release, or else those with matching names and folders.
 func (l *look) addTemplates() {
 	s := &selection{look: l, byName: map[string]asset{}}
 	s.takeReleased()
@@ -30,16 +30,16 @@ type selection struct {
 	// byName are the chosen assets by their names in the release, and chosen are the same in order.
 	byName map[string]asset
 	chosen []asset
-	// decided says that the build files tell which templates are released.
+	// decided means that the build files determine which templates are released.
 	decided bool
 }
 
-// isAsset says whether clusterctl reads a file of this name as a template or as a class.
+// isAsset reports whether clusterctl reads a file of this name as a template or as a class.
 func isAsset(name string) bool {
 	return release.IsClusterTemplate(name) || release.IsClusterClass(name)
 }
 
-// take chooses an asset, unless there is one of its name.
+// take chooses an asset, unless one with its name is chosen.
 func (s *selection) take(a asset) bool {
 	if other, taken := s.byName[a.name]; taken {
 		return other.source() == a.source()
@@ -49,7 +49,7 @@ func (s *selection) take(a asset) bool {
 	return true
 }
 
-// takeReleased chooses what the build files release.
+// takeReleased chooses the files that the build files release.
 func (s *selection) takeReleased() {
 	for _, a := range s.evidence.released(isAsset) {
 		if a.file != "" {
@@ -62,8 +62,8 @@ func (s *selection) takeReleased() {
 	}
 }
 
-// takeFiles chooses the files that are called like templates and classes. Where several have one
-// name they are called after their folders.
+// takeFiles chooses the files with names of templates and classes. Several files with one name are named after their
+// folders.
 func (s *selection) takeFiles() {
 	named := map[string][]string{}
 	var names []string
@@ -95,14 +95,14 @@ func (s *selection) takeFiles() {
 	}
 }
 
-// areSiblings says whether several files are in folders next to each other, which then name flavors.
+// areSiblings reports whether several files are in sibling folders, which then name flavors.
 func areSiblings(files []string) bool {
 	return len(files) > 1 && !slices.ContainsFunc(files, func(file string) bool {
 		return path.Dir(path.Dir(file)) != path.Dir(path.Dir(files[0])) || path.Dir(file) == "."
 	})
 }
 
-// isKustomized says whether a file is one of several that a kustomization makes a flavor of.
+// isKustomized reports whether a file is one of several from which a kustomization builds a flavor.
 func (s *selection) isKustomized(file string) bool {
 	dir := path.Dir(file)
 	return len(s.scan.listed[dir]) > 1 && slices.Contains(s.scan.listed[dir], file) && s.results[dir] != nil
@@ -115,8 +115,8 @@ func (s *selection) takeOrDoubt(a asset) {
 	}
 }
 
-// takeKustomizations chooses the kustomizations that give a Cluster as flavors called after their
-// folders. A file wins over a kustomization that gives the same flavor.
+// takeKustomizations chooses the kustomizations with a Cluster as flavors named after their folders. A file takes
+// precedence over a kustomization with the same flavor.
 func (s *selection) takeKustomizations() {
 	for _, dir := range s.clusterKustomizations() {
 		flavor := flavorOf(dir)
@@ -133,12 +133,12 @@ func (s *selection) takeKustomizations() {
 	}
 }
 
-// isChosen says whether a kustomization, or a file in its folder, is released.
+// isChosen reports whether a kustomization, or a file in its folder, is released.
 func (s *selection) isChosen(dir string) bool {
 	return slices.ContainsFunc(s.chosen, func(a asset) bool { return a.kustomize == dir || a.file != "" && path.Dir(a.file) == dir })
 }
 
-// clusterKustomizations returns the kustomizations that give a Cluster, those nearest to the root first.
+// clusterKustomizations returns the kustomizations with a Cluster, those nearest to the root first.
 func (s *selection) clusterKustomizations() []string {
 	var dirs []string
 	for dir, objects := range s.results {

@@ -55,7 +55,7 @@ var templateCases = append(lookCases[:0:0], []struct {
 		files: treetest.Clone(demo, map[string]string{
 			"templates/my-cluster.yaml": cluster,
 			"templates/my-class.yaml":   class,
-			"config/samples/c.yaml":     cluster, // a sample is none
+			"config/samples/c.yaml":     cluster, // a sample is no template
 		}),
 		want: []string{demoLine},
 		doubts: []string{
@@ -100,6 +100,6 @@ var templateCases = append(lookCases[:0:0], []struct {
 			"templates/cluster-template.yaml":  cluster,
 		}),
 		want:   []string{strings.Replace(demoLine, "infrastructure-demo", "bootstrap-demo", 1)},
-		doubts: []string{"left out, as the tree has no infrastructure provider to release templates with: templates/cluster-template.yaml"},
+		doubts: []string{"skipped, because the tree has no infrastructure provider to release templates with: templates/cluster-template.yaml"},
 	},
 }...)

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// YAML returns the release file, with comments on what was guessed.
+// YAML returns the release file, with comments on guesses.
 func (f *Found) YAML() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# What this tree releases, and how: read by `+"`clusterctl release build`"+`.
@@ -53,7 +53,7 @@ kind: %s
 	return b.Bytes()
 }
 
-// Summary returns what was found and which build file says so, for a person to read.
+// Summary returns the result with the places in build files, for people.
 func (f *Found) Summary() string {
 	var b strings.Builder
 	for _, p := range f.Providers {
@@ -90,7 +90,7 @@ func plural(word string, number int) string {
 	return word + "s"
 }
 
-// said returns where a build file says something, to follow it.
+// said returns the place in a build file, to follow it.
 func said(place string) string {
 	if place == "" {
 		return ""
@@ -98,7 +98,7 @@ func said(place string) string {
 	return ", by " + place
 }
 
-// sharedMetadata returns the metadata.yaml that every provider has, or "" where they differ.
+// sharedMetadata returns the metadata.yaml of all providers, or "" if they differ.
 func (f *Found) sharedMetadata() string {
 	shared := f.Providers[0].Metadata
 	for _, p := range f.Providers {

@@ -1,4 +1,4 @@
-// Package format chooses by name among the ways to show something.
+// Package format selects the format of an output by its name.
 package format
 
 import (
@@ -10,15 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Named is one way to show a T.
+// Named is a format for a T.
 type Named[T any] struct {
-	// Name as users give it.
+	// Name is the name that users give.
 	Name string
-	// Write shows a T.
+	// Write writes a T.
 	Write func(T, io.Writer) error
 }
 
-// List are all ways to show a T, in the order of help texts.
+// List are all formats for a T, in the order of help texts.
 type List[T any] []Named[T]
 
 // Names returns the names of the formats.
@@ -38,7 +38,7 @@ func (l List[T]) Parse(name string) error {
 	return nil
 }
 
-// JSON shows a value as indented JSON.
+// JSON writes a value as indented JSON.
 func JSON[T any](value T, w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -46,8 +46,8 @@ func JSON[T any](value T, w io.Writer) error {
 	return encoder.Encode(value)
 }
 
-// Write shows value, which errors call what, in the format of a name. The error is that of Parse, or
-// that of the format.
+// Write writes value in the format with a name. Errors call the value what. The error is that of Parse, or that of the
+// format.
 func (l List[T]) Write(name, what string, value T, w io.Writer) error {
 	for _, named := range l {
 		if named.Name != name {
@@ -61,8 +61,8 @@ func (l List[T]) Write(name, what string, value T, w io.Writer) error {
 	return l.Parse(name)
 }
 
-// Printable replaces the control characters of a text, which could move a terminal's cursor or a table's
-// columns, and what isn't UTF-8.
+// Printable replaces the control characters of a text, which could move a terminal's cursor or a table's columns, and
+// invalid UTF-8.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

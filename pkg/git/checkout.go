@@ -12,28 +12,26 @@ import (
 	"strings"
 )
 
-// ErrNotTracked says that git does not know a file: what it says about the repository that the file
-// is in says nothing about the file.
+// ErrNotTracked means that git does not track a file, so that the state of the repository says nothing about the file.
 var ErrNotTracked = errors.New("the file is not tracked by git")
 
-// Checkout is what is checked out of a repository.
+// Checkout is the state of a checked-out repository.
 type Checkout struct {
 	// Commit is the full hash.
 	Commit string
-	// Repository is the URL of the remote origin, without credentials, or "" where there is no
-	// such remote or it isn't a server. An SSH address becomes the https URL of the same host and path.
+	// Repository is the URL of the remote origin, without credentials, or "" if the remote is missing or isn't a
+	// server. An SSH address becomes the https URL of the same host and path.
 	Repository string
-	// MergeRef is the ref of a pull or merge request's merge, e.g. "refs/pull/12/merge", where the
-	// commit is such a merge; a server makes it for a pipeline, and no branch keeps it.
+	// MergeRef is the ref of a pull or merge request's merge, e.g. "refs/pull/12/merge", if the commit is such a merge.
+	// A server creates it for a pipeline, and no branch contains it.
 	MergeRef string
-	// Changes are the paths below the file's folder, as git status lists them, that differ from the
-	// commit or are not in it. Files that git ignores are not among them.
+	// Changes are the paths below the file's folder, in the form of git status, that differ from the commit or are not
+	// in it. Ignored files are not among them.
 	Changes []string
 }
 
-// CheckedOut returns what is checked out in the folder of a file, which has to be tracked. The paths
-// in except, relative to that folder, are not looked at for changes. The error is ErrNoGit,
-// ErrNoRepository or ErrNotTracked where that is the reason.
+// CheckedOut returns the checkout that contains a file, which has to be tracked. It ignores changes of the paths in
+// except, which are relative to the file's folder. The error may be ErrNoGit, ErrNoRepository or ErrNotTracked.
 func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, error) {
 	dir, name := filepath.Split(file)
 	if dir == "" {
@@ -53,7 +51,7 @@ func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, 
 	if c.Changes, err = changes(ctx, dir, except); err != nil {
 		return nil, err
 	}
-	// The configured URL, and not what the user's insteadOf makes of it: that may have a token in it.
+	// The configured URL without the user's insteadOf, whose result may contain a token.
 	if origin, err := run(ctx, dir, "config", "--get", "remote.origin.url"); err == nil {
 		c.Repository = webURL(strings.TrimSpace(origin))
 	} else if ctx.Err() != nil {
@@ -64,7 +62,7 @@ func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, 
 		return nil, fmt.Errorf("listing the refs of %s: %w", c.Commit, err)
 	}
 	for ref := range strings.Lines(refs) {
-		ref = strings.Replace(strings.TrimSpace(ref), "refs/remotes/", "refs/", 1) // as actions/checkout names it
+		ref = strings.Replace(strings.TrimSpace(ref), "refs/remotes/", "refs/", 1) // the name that actions/checkout uses
 		if IsMergeRef(ref) {
 			c.MergeRef = ref
 		}
@@ -74,7 +72,7 @@ func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, 
 
 // changes returns the paths below a folder that differ from the commit or are not in it.
 func changes(ctx context.Context, dir string, except []string) ([]string, error) {
-	// The options are there because a user's configuration may set them otherwise.
+	// The options override a user's configuration.
 	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=none", "--", "."}
 	for _, path := range except {
 		if path != "." && filepath.IsLocal(path) {
@@ -94,8 +92,8 @@ func changes(ctx context.Context, dir string, except []string) ([]string, error)
 	return paths, nil
 }
 
-// Untracked returns those of some files, relative to a folder and with forward slashes, that git does not
-// track, such as files that it ignores.
+// Untracked returns the files, of a list of paths relative to a folder with forward slashes, that git does not track,
+// such as ignored files.
 func Untracked(ctx context.Context, dir string, files []string) ([]string, error) {
 	out, err := run(ctx, dir, "ls-files", "-z", "--cached", "--recurse-submodules")
 	if err != nil {
@@ -108,22 +106,22 @@ func Untracked(ctx context.Context, dir string, files []string) ([]string, error
 	return slices.DeleteFunc(slices.Clone(files), func(file string) bool { return tracked[file] }), nil
 }
 
-// mergeRef matches the refs that GitHub and GitLab make for a pipeline of a request.
+// mergeRef matches the refs that GitHub and GitLab create for a pipeline of a request.
 // Source: GitHub docs, "Events that trigger workflows", pull_request; GitLab docs, "Merged results
 // pipelines" and "Merge trains".
 var mergeRef = regexp.MustCompile(`^refs/(pull/[0-9]+/merge|merge-requests/[0-9]+/(merge|train))$`)
 
-// IsMergeRef says whether a ref is the merge of a pull or merge request that a server made.
+// IsMergeRef reports whether a ref is the merge of a pull or merge request that a server created.
 func IsMergeRef(ref string) bool { return mergeRef.MatchString(ref) }
 
 // scpLike matches git's short form of an SSH address, USER@HOST:PATH.
 var scpLike = regexp.MustCompile(`^(?:[^@/:]+@)?([A-Za-z0-9.-]+):/?([^/:].*)$`)
 
-// webURL returns the https URL of a remote without credentials, or "" where it isn't a server.
+// webURL returns the https URL of a remote without credentials, or "" if it isn't a server.
 func webURL(remote string) string {
 	if !strings.Contains(remote, "://") {
 		match := scpLike.FindStringSubmatch(remote)
-		if match == nil || len(match[1]) == 1 { // a path, or one on a drive of Windows
+		if match == nil || len(match[1]) == 1 { // a path, or a path on a Windows drive
 			return ""
 		}
 		remote = "ssh://" + match[1] + "/" + match[2]
@@ -136,7 +134,7 @@ func webURL(remote string) string {
 	switch u.Scheme {
 	case "https", "http":
 	case "ssh", "git+ssh", "ssh+git", "git":
-		scheme, host = "https", u.Hostname() // the port is that of another protocol
+		scheme, host = "https", u.Hostname() // the port belongs to another protocol
 	default:
 		return ""
 	}

@@ -1,4 +1,4 @@
-// Package git asks git about the repository that holds a folder, by running the program.
+// Package git reads the git repository of a folder by running git.
 package git
 
 import (
@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// The reasons for which git can't be asked.
+// The reasons for which git can't read a repository.
 var (
-	// ErrNoGit says that there is no git to ask.
+	// ErrNoGit means that git is missing.
 	ErrNoGit = errors.New("git is not installed or not in the PATH")
-	// ErrNoRepository says that a folder is in no git repository.
+	// ErrNoRepository means that a folder is in no git repository.
 	ErrNoRepository = errors.New("not in a git repository")
 )
 
-// run runs git in a folder and returns its output. The error is ErrNoGit where there is no git.
+// run runs git in a folder and returns its output. The error is ErrNoGit if git is missing.
 func run(ctx context.Context, dir string, args ...string) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -29,7 +29,7 @@ func run(ctx context.Context, dir string, args ...string) (string, error) {
 	}
 	command := exec.CommandContext(ctx, path, args...) //nolint:gosec // the arguments are this file's
 	command.Dir = dir
-	command.Env = append(gitEnvironment(os.Environ()), "GIT_OPTIONAL_LOCKS=0") // nothing in the tree is changed
+	command.Env = append(gitEnvironment(os.Environ()), "GIT_OPTIONAL_LOCKS=0") // changes nothing in the tree
 	var out, complaint bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaint
 	if err := command.Run(); err != nil {
@@ -38,8 +38,8 @@ func run(ctx context.Context, dir string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// reason returns ErrNoRepository for the error of a git that ran in a folder without a repository, and
-// any other error as it is. Git has one exit status for all that goes wrong, so the folder has to tell.
+// reason returns ErrNoRepository for an error of git in a folder without a repository, and any other error as it is.
+// Git has one exit status for all errors, so reason looks at the folder.
 func reason(ctx context.Context, dir string, err error) error {
 	if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !gitAbove(dir) {
 		return ErrNoRepository
@@ -47,7 +47,7 @@ func reason(ctx context.Context, dir string, err error) error {
 	return err
 }
 
-// repositoryVariables tie git to a repository other than that of the folder it runs in.
+// repositoryVariables make git use another repository than that of its folder.
 var repositoryVariables = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE",
@@ -61,7 +61,7 @@ func gitEnvironment(environment []string) []string {
 	})
 }
 
-// gitAbove says whether a folder or one above it holds what git takes for a repository.
+// gitAbove reports whether a folder or one above it contains a git repository.
 func gitAbove(dir string) bool {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// ErrNoTagsFetched says that a repository has no tags because it is a shallow clone: none were
-// fetched, as continuous integration does by default. That is not the same as having none.
+// ErrNoTagsFetched means that a repository has no tags because it is a shallow clone without tags, the default in
+// continuous integration. The remote repository may have tags.
 var ErrNoTagsFetched = errors.New("a shallow clone without tags: fetch them with `git fetch --tags`")
 
-// Tags returns the tags of the git repository that holds a folder, sorted by name, by running git.
-// It is an empty list where the repository has none. The error is ErrNoGit, ErrNoRepository or
-// ErrNoTagsFetched where that is the reason.
+// Tags returns the tags of the git repository that contains a folder, sorted by name. The list is empty if the
+// repository has no tags. The error may be ErrNoGit, ErrNoRepository or ErrNoTagsFetched.
 //
-// The folder alone decides which repository it is: GIT_DIR and the like, as they are set in a hook
-// of another repository, are left out of git's environment.
+// Only the folder determines the repository: GIT_DIR and similar variables, as a hook of another repository sets them,
+// are removed from git's environment.
 func Tags(ctx context.Context, dir string) ([]string, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("listing git tags: %w", err)
@@ -29,7 +28,7 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing git tags of %s: %w", dir, reason(ctx, dir, err))
 	}
-	// The options hold against what a user's own configuration may set.
+	// The options override a user's configuration.
 	out, err := run(ctx, dir, "tag", "--list", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
 	if err != nil {
 		return nil, fmt.Errorf("listing git tags of %s: %w", dir, err)
@@ -41,8 +40,8 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	return tags, nil
 }
 
-// TagsHere returns the tags of what is checked out of the git repository that holds a folder, sorted by
-// name. The error is ErrNoGit or ErrNoRepository where that is the reason.
+// TagsHere returns the tags of the checked-out commit of the git repository that contains a folder, sorted by name. The
+// error may be ErrNoGit or ErrNoRepository.
 func TagsHere(ctx context.Context, dir string) ([]string, error) {
 	out, err := run(ctx, dir, "tag", "--points-at", "HEAD", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
 	if err != nil {

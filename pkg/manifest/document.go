@@ -1,6 +1,5 @@
-// Package manifest reads the objects in a YAML file: their fields, references and pods, and the places of
-// the fields, so that what is said of one can name its line. The files come from strangers: what is read
-// is bounded.
+// Package manifest reads the objects in a YAML file: their fields, references and pods, and the places of the fields,
+// so that findings can name a line. The files may be hostile, so their size is limited.
 package manifest
 
 import (
@@ -15,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The limits of what is read from a file that strangers made. No release comes near them.
+// The limits for files, which may be hostile. No release comes near them.
 const (
 	// maxFileSize is in bytes, as release.MaxFileSize.
 	maxFileSize = 32 << 20
-	// maxDocuments is how many documents a file may have.
+	// maxDocuments is the maximum number of documents in a file.
 	maxDocuments = 20_000
-	// maxDepth is how deep fields may be nested.
+	// maxDepth is the maximum depth of fields.
 	maxDepth = 200
-	// maxNodes is how many nodes a document may have once its aliases are followed.
+	// maxNodes is the maximum number of nodes in a document with resolved aliases.
 	maxNodes = 5_000_000
-	// maxComparisons is how often two keys of a mapping may be compared: the decoder, which looks for
-	// duplicates, compares each key with each. A mapping of 20,000 keys is within it.
+	// maxComparisons is the maximum number of comparisons of keys: the decoder, which looks for duplicates, compares
+	// each key of a mapping with each other. A mapping of 20,000 keys is within the limit.
 	maxComparisons = 200_000_000
 )
 
@@ -42,13 +41,13 @@ type Document struct {
 	node *yamlv3.Node
 }
 
-// SyntaxError says why a file can't be read as YAML objects.
+// SyntaxError is the reason why a file can't be read as YAML objects.
 type SyntaxError struct {
 	File string
-	// Document counts from 1; Line is 0 where it is not known.
+	// Document counts from 1; Line is 0 if it is not known.
 	Document, Line int
 	Message        string
-	// Beyond says that the file goes beyond the limits of what is read here; others may read it.
+	// Beyond means that the file exceeds the limits of this package; other programs may read it.
 	Beyond bool
 }
 
@@ -59,8 +58,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s: document %d: %s", e.File, e.Document, e.Message)
 }
 
-// Parse reads the objects of a file. Documents that are empty are left out. What was read before an
-// error is returned with it; the error is a *SyntaxError.
+// Parse reads the objects of a file. It skips empty documents. With an error, which is a *SyntaxError, it returns the
+// objects before it.
 func Parse(file string, data []byte) ([]*Document, error) {
 	if len(data) > maxFileSize {
 		return nil, &SyntaxError{File: file, Document: 1, Beyond: true, Message: fmt.Sprintf("the file has %d bytes, and more than %d are not read", len(data), maxFileSize)}
@@ -93,7 +92,7 @@ func Parse(file string, data []byte) ([]*Document, error) {
 	}
 }
 
-// newDocument turns a document's node into an object; nil is an empty document.
+// newDocument converts a document's node to an object; nil is an empty document.
 func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	refuse := func(line int, format string, args ...any) error {
 		return &SyntaxError{File: file, Document: index, Line: line, Message: fmt.Sprintf(format, args...)}
@@ -124,12 +123,12 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: value}, node: node}, nil
 }
 
-// budget is what is left of a document's limits.
+// budget is the remainder of a document's limits.
 type budget struct {
 	nodes, comparisons int
 }
 
-// exceeded returns the line at which a node goes beyond the limits, and which it is; 0 is nowhere.
+// exceeded returns the line at which a node exceeds a limit, and the limit; 0 means none.
 func (b *budget) exceeded(node *yamlv3.Node, depth int) (line int, limit string) {
 	b.nodes--
 	if node.Kind == yamlv3.MappingNode {
@@ -153,7 +152,7 @@ func (b *budget) exceeded(node *yamlv3.Node, depth int) (line int, limit string)
 	return 0, ""
 }
 
-// yamlError splits the parser's error into its line and its words.
+// yamlError splits the parser's error into its line and its message.
 func yamlError(err error) (int, string) {
 	var typeError *yamlv3.TypeError
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -170,9 +169,8 @@ func yamlError(err error) (int, string) {
 	return 0, text
 }
 
-// Place returns where a field of the document is. The path's steps are field names and, for the
-// items of lists, their indices as numbers; where the field is missing, its nearest parent's
-// position is taken.
+// Place returns the place of a field of the document. The path's steps are field names and, for the items of lists,
+// their indices; for a missing field, it is the place of its nearest parent.
 func (d *Document) Place(path ...any) Place {
 	place := Place{File: d.File, Document: d.Index, Path: FieldPath(path...), Object: ObjectOf(d.Object)}
 	node := d.node
@@ -185,14 +183,14 @@ func (d *Document) Place(path ...any) Place {
 		node = next
 		at := next
 		if key != nil {
-			at = key // the field's name is what a reader looks for
+			at = key // readers look for the field's name
 		}
 		place.Line, place.Column = at.Line, at.Column
 	}
 	return place
 }
 
-// child returns the node of a step of a path, and that of its key in a mapping.
+// child returns the node for a step of a path, and that of its key in a mapping.
 func child(node *yamlv3.Node, step any) (key, value *yamlv3.Node) {
 	if node.Kind == yamlv3.AliasNode {
 		node = node.Alias

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Map returns the map at a path of field names, itself and not a copy; nil where there is none.
+// Map returns the map at a path of field names, not a copy; nil if there is none.
 func Map(fields map[string]any, path ...string) map[string]any {
 	for _, step := range path {
 		fields, _ = fields[step].(map[string]any)
@@ -14,7 +14,7 @@ func Map(fields map[string]any, path ...string) map[string]any {
 	return fields
 }
 
-// Text returns the text at a path of field names, or "" where there is none or it isn't text.
+// Text returns the text at a path of field names, or "" if there is none.
 func Text(fields map[string]any, path ...string) string {
 	last := len(path) - 1
 	text, _ := Map(fields, path[:last]...)[path[last]].(string)
@@ -28,8 +28,7 @@ func List(fields map[string]any, path ...string) []any {
 	return list
 }
 
-// Maps returns the maps in the list at a path of field names, themselves and not copies, with their
-// indices. Other items are left out.
+// Maps returns the maps in the list at a path of field names, not copies, with their indices. It skips other items.
 func Maps(fields map[string]any, path ...string) iter.Seq2[int, map[string]any] {
 	return func(yield func(int, map[string]any) bool) {
 		for i, item := range List(fields, path...) {
@@ -51,7 +50,7 @@ func Texts(fields map[string]any, path ...string) []string {
 	return texts
 }
 
-// Child returns what a step of a path leads to: a field by its name, or an item of a list by its index.
+// Child returns the value at a step of a path: a field by its name, or an item of a list by its index.
 func Child(value, step any) (any, bool) {
 	switch step := step.(type) {
 	case string:
@@ -67,7 +66,7 @@ func Child(value, step any) (any, bool) {
 	return nil, false
 }
 
-// At returns the value at a path of field names and indices; nil where there is none.
+// At returns the value at a path of field names and indices; nil if there is none.
 func At(value any, path ...any) any {
 	for _, step := range path {
 		value, _ = Child(value, step)
@@ -75,7 +74,7 @@ func At(value any, path ...any) any {
 	return value
 }
 
-// Join returns a path with more steps, and leaves the path alone.
+// Join returns a path with more steps, without changing the original.
 func Join(path []any, more ...any) []any {
 	return slices.Concat(path, more)
 }
@@ -90,9 +89,8 @@ func FieldName(path []any) string {
 	return ""
 }
 
-// Walk calls visit for a value at a path and, where visit returns true, for all fields and items below
-// it, fields in the order of their names. The path that visit gets is overwritten afterwards: clone
-// what is kept.
+// Walk calls visit for a value at a path and, if visit returns true, for all fields and items below it, fields in the
+// order of their names. The path is overwritten after the call: clone it to keep it.
 func Walk(value any, path []any, visit func(path []any, value any) bool) {
 	walk(value, append(make([]any, 0, 16), path...), visit)
 }
@@ -113,8 +111,8 @@ func walk(value any, path []any, visit func(path []any, value any) bool) {
 	}
 }
 
-// Edit returns what edit makes of a value and then of all fields and items of the result. Maps and
-// lists are changed in place.
+// Edit returns the result of edit for a value and then for all fields and items of the result. It changes maps and
+// lists in place.
 func Edit(value any, edit func(any) any) any {
 	value = edit(value)
 	switch v := value.(type) {

@@ -26,7 +26,7 @@ func (o Object) GroupKind() schema.GroupKind {
 	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
 }
 
-// String returns the object as a person would name it, or "" where there is none.
+// String returns the usual name of the object, or "" if there is none.
 func (o Object) String() string {
 	switch {
 	case o.Kind == "" && o.Name == "":
@@ -37,20 +37,20 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Place is where in a release something is.
+// Place is a place in a release.
 type Place struct {
-	// File is the name of the file in the release; "" stands for the release as a whole.
+	// File is the name of the file in the release; "" is the release as a whole.
 	File string
 	// Document counts the YAML documents of the file from 1; 0 is the file as a whole.
 	Document int
 	Object   Object
 	// Path is the field's path, e.g. spec.template.spec.containers[0].image.
 	Path string
-	// Line and Column count from 1 in the file as it is published; 0 is not known.
+	// Line and Column count from 1 in the published file; 0 means unknown.
 	Line, Column int
 }
 
-// FieldPath writes a path as Kubernetes does: spec.containers[0].image, metadata.labels[a.b/c].
+// FieldPath returns a path in Kubernetes' notation: spec.containers[0].image, metadata.labels[a.b/c].
 func FieldPath(steps ...any) string {
 	var b strings.Builder
 	for _, step := range steps {

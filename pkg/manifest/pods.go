@@ -15,23 +15,23 @@ var podTemplates = map[string][]string{
 	"Pod":                   {},
 }
 
-// Pod is the pod template of an object, or a Pod. Fields may hold variables where their types ask for
-// something else than text, so it isn't a typed one.
+// Pod is the pod template of an object, or a Pod. It is untyped, because fields of other types than text may contain
+// variables.
 type Pod struct {
 	// Path leads to the spec in the object.
 	Path []any
-	// Labels are those of the pods, nil where there are none.
+	// Labels are those of the pods, nil if there are none.
 	Labels map[string]any
 	Spec   map[string]any
 }
 
-// HasPods says whether objects of a kind have a pod template.
+// HasPods reports whether objects of a kind have a pod template.
 func HasPods(kind string) bool {
 	_, ok := podTemplates[kind]
 	return ok
 }
 
-// PodOf returns the pod template of an object, or false where it has none.
+// PodOf returns the pod template of an object, or false without one.
 func PodOf(o unstructured.Unstructured) (Pod, bool) {
 	path, ok := podTemplates[o.GetKind()]
 	if !ok {
@@ -46,7 +46,7 @@ func PodOf(o unstructured.Unstructured) (Pod, bool) {
 	return pod, pod.Spec != nil
 }
 
-// ManagerContainer is the name by which clusterctl knows the container of a provider's controllers.
+// ManagerContainer is clusterctl's name for the container of a provider's controllers.
 const ManagerContainer = "manager"
 
 // Container is a container of a pod.

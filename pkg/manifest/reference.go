@@ -2,10 +2,10 @@ package manifest
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// Reference is what a map says of an object that it refers to. Fields that it lacks are "".
+// Reference is a reference to an object. Missing fields are "".
 type Reference struct {
 	APIVersion, Kind, Namespace, Name string
-	// Group is that of apiGroup, as Cluster API's v1beta2 has it, else that of the apiVersion.
+	// Group is that of apiGroup, as in Cluster API's v1beta2, else that of the apiVersion.
 	Group string
 }
 

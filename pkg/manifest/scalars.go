@@ -10,18 +10,18 @@ import (
 type Scalar struct {
 	Path []any
 	Text string
-	// Quoted says that the value is a text by the way it is written: quoted, or as a block of text.
+	// Quoted means that the notation makes the value a text: quotes, or a block of text.
 	Quoted bool
-	// Below says that the value begins in a line below its field's name.
+	// Below means that the value is on a line below its field's name.
 	Below bool
 }
 
-// Scalars returns the single values of the document in their order. What an alias repeats is left out.
+// Scalars returns the single values of the document in their order, without repetitions by aliases.
 func (d *Document) Scalars() []Scalar {
 	return appendScalars(nil, d.node, nil, d.node.Line)
 }
 
-// appendScalars appends the values below a node whose field's name is in a line.
+// appendScalars appends the values below a node whose field name is on a line.
 func appendScalars(scalars []Scalar, node *yamlv3.Node, path []any, line int) []Scalar {
 	switch node.Kind {
 	case yamlv3.ScalarNode:
@@ -40,10 +40,10 @@ func appendScalars(scalars []Scalar, node *yamlv3.Node, path []any, line int) []
 	return scalars
 }
 
-// Line returns the line in which the document's object begins.
+// Line returns the first line of the document's object.
 func (d *Document) Line() int { return d.node.Line }
 
-// Before returns the path of the innermost object or list that is open at the end of the lines before a line.
+// Before returns the path of the innermost object or list that is open before a line.
 func (d *Document) Before(line int) []any {
 	var path []any
 	for node := d.node; ; {

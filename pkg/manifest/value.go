@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// JSONValue returns a YAML value as what JSON would have made of it: that is what Kubernetes knows.
-// Numbers are int64 or float64 (an integer that int64 does not hold is a float64), times are texts, and keys are texts; a key that is none, which
-// Kubernetes would refuse, is written as one. Maps and lists are changed in place where they can be.
+// JSONValue returns a YAML value with the types of JSON, which Kubernetes uses. Numbers are int64 or float64 (an
+// integer beyond int64 is a float64), times are texts, and keys are texts; another key, which Kubernetes would refuse,
+// is converted to text. It changes maps and lists in place if possible.
 func JSONValue(value any) any { return Edit(value, ofJSON) }
 
-// ofJSON returns a single value, or the fields of a map, as JSON has them.
+// ofJSON converts a single value, or the fields of a map, to the types of JSON.
 func ofJSON(value any) any {
 	switch v := value.(type) {
 	case map[any]any:

@@ -10,35 +10,35 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
-// StyleError says that a file is written in a way that a series can't be added to without
-// rewriting what is there.
+// StyleError means that a series can't be added to a file without rewriting other lines.
 type StyleError struct {
 	Path string
-	// Line is where the release series are.
+	// Line is the line of the release series.
 	Line int
-	// Reason says what in the file's style stands in the way.
+	// Reason names the obstacle in the file's style.
 	Reason string
-	// Series is what was to be added.
+	// Series is the series to add.
 	Series Series
 }
 
-// Error says what is in the way and what to write by hand.
+// Error names the obstacle and the lines to add by hand.
 func (e *StyleError) Error() string {
-	return fmt.Sprintf("%s: series %s can't be added without rewriting what is there: %s: add it by hand, with major: %d, minor: %d and contract: %s",
+	return fmt.Sprintf("%s: series %s can't be added without rewriting other lines: %s: add it by hand, with major: %d, minor: %d and contract: %s",
 		place(e.Path, e.Line), e.Series, e.Reason, e.Series.Major, e.Series.Minor, e.Series.Contract)
 }
 
 // Add returns the file with a series for the version. Only the new lines are new: all other bytes
-// stay as they are, and the new lines are written like those of the series next to them.
+// Add returns the file with a series for the version. It only adds lines: all other bytes stay as they are, and the new
+// lines have the style of the neighbouring series.
 //
-// The series goes to its place in the file's order: the one in which most of its series follow
-// each other. Where there is but one series the newest comes first, as in the contract's own
-// example; where as many go up as down the new series goes to the end.
+// The series is inserted in the file's order: the order of most of its series. With a single series, the newest comes
+// first, as in the contract's own example. If as many go up as down, the new series is added at the end.
 //
-// Where the series is there with the same contract, the file itself is returned. The error is a
-// *ContractChangedError where it is there with another one, a *ContractError where clusterctl takes
-// no provider of the contract, and a *StyleError where the file can't be added to. A series that is
-// older than the newest may have a contract that clusterctl took in the past.
+// If the file already has the series with the same contract, Add returns the file itself. The error is a
+// *ContractChangedError if the file has it with another contract, a *ContractError if clusterctl does not support the
+// contract, and a *StyleError if the file can't be extended. A series older than the newest may have a contract that
+// clusterctl supported in the past.
+//
 // Source: clusterctl provider contract, "Metadata YAML".
 func (f *File) Add(version, contract string) (*File, error) {
 	parsed, err := release.ParseVersion(version)
@@ -47,7 +47,7 @@ func (f *File) Add(version, contract string) (*File, error) {
 	}
 	added, ok := seriesOf(parsed)
 	if !ok {
-		return nil, fmt.Errorf("adding a series for %s to %s: clusterctl takes no version number above 2147483647", version, f.Path)
+		return nil, fmt.Errorf("adding a series for %s to %s: clusterctl supports no version number above 2147483647", version, f.Path)
 	}
 	if err := checkContract(contract, added.compare(f.Newest()) >= 0); err != nil {
 		return nil, fmt.Errorf("adding a series for %s to %s: %w", version, f.Path, err)
@@ -64,13 +64,13 @@ func (f *File) Add(version, contract string) (*File, error) {
 	return f.insert(added)
 }
 
-// insert splices a series into the text and makes sure that the result holds what was there and
-// the new series, each in its place.
+// insert inserts a series into the text and verifies that the result contains all previous series and the new one, each
+// in its place.
 func (f *File) insert(added Series) (*File, error) {
 	index := f.placeFor(added)
 	refused := &StyleError{Path: f.Path, Line: f.listLine, Series: added}
 	if f.list == nil || len(f.list.Content) != len(f.series) {
-		refused.Reason = "its series are not those that its lines show"
+		refused.Reason = "its series differ from its lines"
 		return nil, refused
 	}
 	text, err := yamledit.NewText(f.Data)
@@ -93,7 +93,7 @@ func (f *File) insert(added Series) (*File, error) {
 		if !errors.As(err, &parseError) {
 			return nil, err
 		}
-		refused.Reason = "with the new lines it would be no metadata.yaml any more"
+		refused.Reason = "with the new lines it would no longer be a valid metadata.yaml"
 		return nil, refused
 	}
 	same := slices.EqualFunc(result.series, slices.Insert(f.Series(), index, added), func(a, b Series) bool {
@@ -106,7 +106,7 @@ func (f *File) insert(added Series) (*File, error) {
 	return result, nil
 }
 
-// order is the direction in which series follow each other in a file.
+// order is the order of the series in a file.
 type order int
 
 const (
@@ -115,8 +115,7 @@ const (
 	oldestFirst
 )
 
-// order returns the direction in which most series follow each other. A single misplaced series
-// doesn't turn a list that is kept newest first into one that grows at its end.
+// order returns the order of most series. A single misplaced series doesn't change it.
 func (f *File) order() order {
 	up, down := f.steps()
 	switch {
@@ -129,7 +128,7 @@ func (f *File) order() order {
 	}
 }
 
-// steps counts how often a series is followed by a newer and by an older one.
+// steps counts the series that a newer and that an older one follows.
 func (f *File) steps() (up, down int) {
 	for i := 1; i < len(f.series); i++ {
 		switch c := f.series[i].compare(f.series[i-1]); {
@@ -142,7 +141,7 @@ func (f *File) steps() (up, down int) {
 	return up, down
 }
 
-// placeFor returns the index at which a series is to stand.
+// placeFor returns the index for a new series.
 func (f *File) placeFor(added Series) int {
 	switch f.order() {
 	case newestFirst:

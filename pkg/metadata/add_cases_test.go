@@ -1,7 +1,7 @@
 package metadata_test
 
-// Each case is a text in which a line that begins with "+" is what Add is to write: without those
-// lines it is the file before, and with them the file after.
+// addCases are texts in which a line that begins with "+" is one that Add has to write: without these lines a text is
+// the file before, and with them the file after.
 var addCases = map[string]struct {
 	version, contract, text string
 }{

@@ -81,7 +81,7 @@ func TestAddTwice(t *testing.T) {
 	if !errors.As(err, &changed) || changed.Series.Contract != "v1beta1" || changed.Contract != "v1beta2" {
 		t.Fatalf("%v isn't a *ContractChangedError", err)
 	}
-	want := "metadata.yaml:7: series v0.2 has contract v1beta1, not v1beta2: the contract of a series is that of all its patch releases and stays as it is; release the change of contract as a new minor version"
+	want := "metadata.yaml:7: series v0.2 has contract v1beta1, not v1beta2: the contract of a series applies to all its patch releases and must not change; release the change of contract as a new minor version"
 	if err.Error() != want {
 		t.Errorf("error is\n%v\nexpected\n%s", err, want)
 	}
@@ -122,7 +122,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// onlyInserted says whether the new text is the old one with one piece put in, and returns it.
+// onlyInserted reports whether the new text is the old one with one piece put in, and returns it.
 func onlyInserted(before, after []byte) (string, bool) {
 	front := 0
 	for front < len(before) && front < len(after) && before[front] == after[front] {

@@ -11,14 +11,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Check returns what is wrong with a file that clusterctl reads, as that of a release of the series
-// own, given the tags of the provider's repository. Tags that aren't the version of a release (semantic, with
-// a leading v) are passed over.
+// Check returns the problems of a file that clusterctl reads, for a release of the series own, given the tags of the
+// provider's repository. It skips tags that aren't the version of a release (semantic, with a leading v).
 //
-// Clusterctl refuses a release whose own series has a contract that it doesn't take. Every released
-// series has to be listed, that of a pre-release too: clusterctl refuses an upgrade plan where any
-// version above the installed one has no series, and where the installed one has none.
-// Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getProviderContract and getUpgradeInfo.
+// clusterctl refuses a release whose own series has an unsupported contract. Every released series must be listed, also
+// that of a pre-release: clusterctl refuses an upgrade plan if any version above the installed one, or the installed
+// one itself, has no series.
+//
+// Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getProviderContract and
+// getUpgradeInfo.
 func (f *File) Check(own Series, tags []string) []Problem {
 	return slices.Concat(f.warnings, f.checkKind(), f.checkContracts(own), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
 }
@@ -29,33 +30,33 @@ func (f *File) checkKind() []Problem {
 	}
 	return []Problem{{
 		ID: ProblemKind, Severity: SeverityWarning, Line: f.kindLine,
-		Message: "kind is missing: clusterctl v1.11.0 refuses the file, later versions take it",
+		Message: "kind is missing: clusterctl v1.11.0 refuses the file, later versions accept it",
 		Fix:     "add `kind: " + metadataKind + "`",
 	}}
 }
 
-// checkContracts returns the series whose contracts are wrong. An older series may have a contract
-// that clusterctl took in the past.
+// checkContracts returns the problems of contracts. An older series may have a contract that clusterctl supported in
+// the past.
 func (f *File) checkContracts(own Series) []Problem {
 	var problems []Problem
 	for i, s := range f.series {
-		isOwn := s.compare(own) == 0 && f.index(s) == i // clusterctl goes by the first
+		isOwn := s.compare(own) == 0 && f.index(s) == i // clusterctl uses the first
 		if checkContract(s.Contract, isOwn) == nil {
 			continue
 		}
 		p := Problem{
 			ID: ProblemContractKnown, Severity: SeverityWarning, Line: s.Line,
 			Message: fmt.Sprintf("series %s has contract %s, which Cluster API never had", s, s.Contract),
-			Fix:     "write the contract that its CRDs carry, one of " + strings.Join(KnownContracts(), ", "),
+			Fix:     "write the contract in the labels of its CRDs, one of " + strings.Join(KnownContracts(), ", "),
 		}
 		if s.Contract == "" {
 			p.Message = fmt.Sprintf("series %s has no contract", s)
 		}
 		if isOwn {
 			p.Severity = SeverityError
-			p.Message = fmt.Sprintf("series %s, the release's own, has contract %s: clusterctl refuses to install the release, as it takes providers of %s only",
+			p.Message = fmt.Sprintf("series %s of the release has contract %s: clusterctl refuses to install the release, because it supports only %s",
 				s, cmp.Or(s.Contract, `""`), strings.Join(supportedContracts, " and "))
-			p.Fix = "release it with CRDs of one of these contracts, and write that one"
+			p.Fix = "implement one of these contracts in the CRDs, and write that contract"
 		}
 		problems = append(problems, p)
 	}
@@ -77,8 +78,8 @@ func (f *File) checkDuplicates() []Problem {
 		}
 		if first.Contract != s.Contract {
 			p.Severity = SeverityError
-			p.Message += fmt.Sprintf(", with contract %s after %s: clusterctl installs by the first and plans upgrades by both", s.Contract, first.Contract)
-			p.Fix = "keep the one with the contract that its CRDs carry"
+			p.Message += fmt.Sprintf(", with contract %s after %s: clusterctl uses the first for installations and both for upgrade plans", s.Contract, first.Contract)
+			p.Fix = "keep the one with the contract in the labels of its CRDs"
 		}
 		problems = append(problems, p)
 	}
@@ -98,7 +99,7 @@ func (f *File) checkOrder() []Problem {
 		if c := f.series[i].compare(f.series[i-1]); c != 0 && c != against {
 			return []Problem{{
 				ID: ProblemSeriesOrder, Severity: SeverityWarning, Line: f.series[i].Line,
-				Message: fmt.Sprintf("series %s stands behind %s, so the list is neither newest first nor oldest first, and a missing series is hard to see", f.series[i], f.series[i-1]),
+				Message: fmt.Sprintf("series %s follows %s, so the list is sorted neither newest first nor oldest first, and a missing series is hard to see", f.series[i], f.series[i-1]),
 				Fix:     "keep the list " + direction,
 			}}
 		}
@@ -106,7 +107,7 @@ func (f *File) checkOrder() []Problem {
 	return nil
 }
 
-// released is a series as git tags show it.
+// released is a series that git tags contain.
 type released struct {
 	Series
 	// versions are its releases, oldest first.
@@ -172,18 +173,18 @@ func (f *File) checkTags(tags []string) []Problem {
 		p := Problem{
 			ID: ProblemSeriesPresent, Severity: SeverityError, Line: f.listLine,
 			Message: fmt.Sprintf("series %s is missing, but %s %s", r.Series, r, isOrAre(r.versions)),
-			Fix:     "add it with the contract that its CRDs carry: " + f.addCommand(newestTag, f.likelyContract(r.Series)),
+			Fix:     "add it with the contract in the labels of its CRDs: " + f.addCommand(newestTag, f.likelyContract(r.Series)),
 		}
 		switch {
 		case r.compare(oldest) > 0:
-			p.Message += ": clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one"
+			p.Message += ": clusterctl refuses to install it, and refuses every upgrade plan of users of this series and older ones"
 		case i >= len(all)-2:
-			// Nothing or one series came after it: it is the one that users upgrade from.
+			// At most one newer series exists: users upgrade from this one.
 			p.ID = ProblemSeriesDropped
-			p.Message += ": its users, who have the newest or the one before, can't upgrade"
+			p.Message += ": users of this series, the newest or second newest, can't upgrade"
 		default:
-			// Users of an old contract can't upgrade with today's clusterctl anyway, and tags don't tell
-			// contracts: so providers that drop series of an old contract are right.
+			// Users of an old contract can't upgrade with today's clusterctl anyway, and tags don't show contracts:
+			// providers may drop series of an old contract.
 			p.ID, p.Severity = ProblemSeriesDropped, SeverityWarning
 			p.Message += ": its users can't upgrade; that is right only if its contract is not one of " + strings.Join(supportedContracts, ", ")
 		}
@@ -199,17 +200,18 @@ func isOrAre(versions []*version.Version) string {
 	return "are tagged"
 }
 
-// CheckPrevious returns what the file lost or changed of an earlier release's metadata.yaml: a
-// dropped series strands its users, an error where clusterctl still upgrades its contract, and the
-// contract of a series never changes. A series that no tag belongs to was listed ahead of its first
-// release, as providers do, and may change; where tags is nil, every series counts as released.
+// CheckPrevious returns the series of an earlier release's metadata.yaml that the file lost or changed. Users of a
+// dropped series can't upgrade, which is an error if clusterctl still supports its contract, and the contract of a
+// series must never change. A series without a tag was listed ahead of its first release and may change; if tags is
+// nil, every series counts as released.
+//
 // Source: clusterctl, client/cluster getUpgradeInfo.
 func (f *File) CheckPrevious(previous *File, tags []string) []Problem {
 	all := releasedSeries(tags)
 	var problems []Problem
 	for i, before := range previous.series {
 		if previous.index(before) != i {
-			continue // clusterctl goes by the first; Check reports the second
+			continue // clusterctl uses the first; Check reports the second
 		}
 		if tags != nil && !slices.ContainsFunc(all, func(r released) bool { return r.compare(before) == 0 }) {
 			continue
@@ -221,15 +223,15 @@ func (f *File) CheckPrevious(previous *File, tags []string) []Problem {
 		case now.Contract != before.Contract:
 			problems = append(problems, Problem{
 				ID: ProblemSeriesContractChanged, Severity: SeverityError, Line: now.Line,
-				Message: fmt.Sprintf("series %s had contract %s before and has %s now: clusterctl plans upgrades by the newest file, so it takes releases of that series for what they are not", now, before.Contract, now.Contract),
-				Fix:     "set it back, and release the change of contract as a new minor version",
+				Message: fmt.Sprintf("series %s had contract %s before and has %s now: clusterctl plans upgrades with the newest file, so it assumes a wrong contract for published releases of the series", now, before.Contract, now.Contract),
+				Fix:     "restore it, and release the change of contract as a new minor version",
 			})
 		}
 	}
 	return problems
 }
 
-// dropped returns the problem of a series that an earlier file has and this one hasn't.
+// dropped returns the problem of a series that only an earlier file has.
 func (f *File) dropped(before Series) Problem {
 	p := Problem{
 		ID: ProblemSeriesDropped, Severity: SeverityWarning, Line: f.listLine,

@@ -36,34 +36,34 @@ func TestCheck(t *testing.T) {
 		},
 		"no kind": {
 			strings.Replace(list("0.1 v1beta1"), "kind: Metadata\n", "", 1), nil,
-			[]string{"warning metadata-kind 1: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+			[]string{"warning metadata-kind 1: kind is missing: clusterctl v1.11.0 refuses the file, later versions accept it: add `kind: Metadata`"},
 		},
 		"empty kind": {
 			strings.Replace(list("0.1 v1beta1"), "Metadata", "", 1), nil,
-			[]string{"warning metadata-kind 2: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+			[]string{"warning metadata-kind 2: kind is missing: clusterctl v1.11.0 refuses the file, later versions accept it: add `kind: Metadata`"},
 		},
 		"contracts of the release's own series": {
 			list("0.1 v1alpha4"), nil,
-			[]string{"error contract-known 4: series v0.1, the release's own, has contract v1alpha4: clusterctl refuses to install the release, as it takes providers of v1beta1 and v1beta2 only: release it with CRDs of one of these contracts, and write that one"},
+			[]string{"error contract-known 4: series v0.1 of the release has contract v1alpha4: clusterctl refuses to install the release, because it supports only v1beta1 and v1beta2: implement one of these contracts in the CRDs, and write that contract"},
 		},
 		"contracts of other series": {
 			list("0.4 v1beta2", "0.3 v1beta7", "0.2 v1alpha4", "0.1 "), nil,
 			[]string{
-				"warning contract-known 7: series v0.3 has contract v1beta7, which Cluster API never had: write the contract that its CRDs carry, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
-				"warning contract-known 13: series v0.1 has no contract: write the contract that its CRDs carry, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
+				"warning contract-known 7: series v0.3 has contract v1beta7, which Cluster API never had: write the contract in the labels of its CRDs, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
+				"warning contract-known 13: series v0.1 has no contract: write the contract in the labels of its CRDs, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
 			},
 		},
 		"an unknown field": {
 			list("0.1 v1beta1") + "  contracts: v1beta1\nversion: 1\n", nil,
 			[]string{
-				`warning metadata-parse 8: metadata.yaml has no field "version", and clusterctl passes over it: remove it or correct its spelling; metadata.yaml has the fields apiVersion, kind, metadata, releaseSeries`,
-				`warning metadata-parse 7: a release series has no field "contracts", and clusterctl passes over it: remove it or correct its spelling; a release series has the fields major, minor, contract`,
+				`warning metadata-parse 8: metadata.yaml has no field "version", and clusterctl ignores it: remove it or correct its spelling; metadata.yaml has the fields apiVersion, kind, metadata, releaseSeries`,
+				`warning metadata-parse 7: a release series has no field "contracts", and clusterctl ignores it: remove it or correct its spelling; a release series has the fields major, minor, contract`,
 			},
 		},
 		"a field twice and a second document": {
 			strings.Replace(list("0.1 v1beta1"), "kind: Metadata\n", "kind: Metadata\nkind: Metadata\n", 1) + "---\n\n" + head, nil,
 			[]string{
-				"warning metadata-parse 10: a second YAML document begins here, and clusterctl reads the first only: keep one document and remove the others with their `---`",
+				"warning metadata-parse 10: a second YAML document begins here, but clusterctl reads only the first: keep one document and remove the others with their `---`",
 				"warning metadata-parse 3: kind is given a second time (first in line 2): keep one of the two",
 			},
 		},
@@ -71,35 +71,35 @@ func TestCheck(t *testing.T) {
 			list("0.1 v1beta1", "0.1 v1beta1", "0.2 v1beta1", "0.2 v1beta2"), nil,
 			[]string{
 				"warning series-duplicate 7: series v0.1 is listed a second time (first in line 4): remove one of the two",
-				"error series-duplicate 13: series v0.2 is listed a second time (first in line 10), with contract v1beta2 after v1beta1: clusterctl installs by the first and plans upgrades by both: keep the one with the contract that its CRDs carry",
+				"error series-duplicate 13: series v0.2 is listed a second time (first in line 10), with contract v1beta2 after v1beta1: clusterctl uses the first for installations and both for upgrade plans: keep the one with the contract in the labels of its CRDs",
 			},
 		},
 		"order, mostly oldest first": {
 			list("0.1 v1beta1", "0.2 v1beta1", "0.4 v1beta1", "0.3 v1beta1"), nil,
-			[]string{"warning series-order 13: series v0.3 stands behind v0.4, so the list is neither newest first nor oldest first, and a missing series is hard to see: keep the list oldest first"},
+			[]string{"warning series-order 13: series v0.3 follows v0.4, so the list is sorted neither newest first nor oldest first, and a missing series is hard to see: keep the list oldest first"},
 		},
 		"order, mostly newest first": {
 			list("0.9 v1beta1", "0.10 v1beta1", "0.8 v1beta1", "0.7 v1beta1"), nil,
-			[]string{"warning series-order 7: series v0.10 stands behind v0.9, so the list is neither newest first nor oldest first, and a missing series is hard to see: keep the list newest first"},
+			[]string{"warning series-order 7: series v0.10 follows v0.9, so the list is sorted neither newest first nor oldest first, and a missing series is hard to see: keep the list newest first"},
 		},
 		"the newest is missing, a pre-release": {
 			list("0.1 v1beta1"), []string{"v0.1.0", "v0.2.0-rc.0"},
-			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.0 is tagged: clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.2.0-rc.0 --contract v1beta1"},
+			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.0 is tagged: clusterctl refuses to install it, and refuses every upgrade plan of users of this series and older ones: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.2.0-rc.0 --contract v1beta1"},
 		},
 		"one between is missing": {
 			list("0.1 v1beta1", "0.3 v1beta2"), []string{"v0.1.0", "v0.2.10", "v0.2.9", "v0.2.0-rc.1", "v0.3.0"},
-			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.1 to v0.2.10 (3 tags) are tagged: clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.2.10 --contract v1beta1"},
+			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.1 to v0.2.10 (3 tags) are tagged: clusterctl refuses to install it, and refuses every upgrade plan of users of this series and older ones: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.2.10 --contract v1beta1"},
 		},
 		"the one before the newest was dropped": {
 			list("0.5 v1beta1"), []string{"v0.5.0", "v0.4.8", "v0.3.0"},
 			[]string{
-				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
-				"error series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users, who have the newest or the one before, can't upgrade: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1",
+				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
+				"error series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: users of this series, the newest or second newest, can't upgrade: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.4.8 --contract v1beta1",
 			},
 		},
 		"old ones were dropped": {
 			list("1.1 v1beta2", "1.0 v1beta1"), []string{"v0.4.8", "v1.0.0", "v1.1.0"},
-			[]string{"warning series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1"},
+			[]string{"warning series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.4.8 --contract v1beta1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What the fix of a missing series says is what fixes it.
+// TestCheckIsCleanAfterAdd follows the fix of a missing series, which removes the problem.
 func TestCheckIsCleanAfterAdd(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.2.0", "v0.3.0-alpha.1", "v1.0.0"}
 	file := parse(t, list("0.2 v1beta1"))
@@ -139,14 +139,14 @@ func TestCheckPrevious(t *testing.T) {
 	want := []string{
 		"warning series-dropped 3: series v0.1 with contract v1alpha4 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.1.0 --contract v1alpha4",
 		"error series-dropped 3: series v0.2 with contract v1beta1 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.2.0 --contract v1beta1",
-		"error series-contract-changed 4: series v0.3 had contract v1beta1 before and has v1beta2 now: clusterctl plans upgrades by the newest file, so it takes releases of that series for what they are not: set it back, and release the change of contract as a new minor version",
+		"error series-contract-changed 4: series v0.3 had contract v1beta1 before and has v1beta2 now: clusterctl plans upgrades with the newest file, so it assumes a wrong contract for published releases of the series: restore it, and release the change of contract as a new minor version",
 	}
 	if got := short(parse(t, list("0.3 v1beta2")).CheckPrevious(previous, nil)); !slices.Equal(got, want) {
 		t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// What was listed ahead of its first release may change until it is released.
+// TestCheckPreviousGoesByTags: a series that was listed ahead of its first release may change until it is released.
 func TestCheckPreviousGoesByTags(t *testing.T) {
 	previous := parse(t, list("0.4 v1beta1", "0.3 v1beta1", "0.2 v1beta1"))
 	file := parse(t, list("0.4 v1beta2", "0.2 v1beta1"))

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// readByClusterctl returns what clusterctl's own metadata client makes of a text.
+// readByClusterctl returns the result of clusterctl's own metadata client for a text.
 func readByClusterctl(t testing.TB, data []byte) (*clusterctlv1.Metadata, error) {
 	t.Helper()
 	const version = "v0.1.0"
@@ -57,7 +57,7 @@ func mustAgree(t testing.TB, file *metadata.File) {
 
 const head = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
 
-// The texts of which Parse and clusterctl say the same.
+// TestParseAgreesWithClusterctl compares Parse with clusterctl for texts on which both agree.
 func TestParseAgreesWithClusterctl(t *testing.T) {
 	for name, test := range map[string]struct {
 		text   string
@@ -113,7 +113,8 @@ func TestParseAgreesWithClusterctl(t *testing.T) {
 	}
 }
 
-// The texts that clusterctl reads, but not as they were meant, or not for long: Check warns of them.
+// TestCheckWarnsOfWhatClusterctlReads: Check warns about texts that clusterctl accepts but reads differently than
+// intended, or that only some versions accept.
 func TestCheckWarnsOfWhatClusterctlReads(t *testing.T) {
 	const entry = "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n"
 	for name, test := range map[string]struct {
@@ -150,7 +151,8 @@ func TestCheckWarnsOfWhatClusterctlReads(t *testing.T) {
 	}
 }
 
-// Clusterctl's own client takes the contracts of the newest series that Check takes, and no others.
+// TestContractsAgreeWithClusterctl: clusterctl's own client accepts the contracts of the newest series that Check
+// accepts, and no others.
 func TestContractsAgreeWithClusterctl(t *testing.T) {
 	const version = "v0.1.0"
 	for _, contract := range append(metadata.KnownContracts(), "v1beta3", "") {

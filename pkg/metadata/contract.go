@@ -12,18 +12,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// contractPattern is how a contract is written: as the version of an API.
+// contractPattern matches a contract, which has the form of an API version.
 var contractPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
-// pastContracts are those that Cluster API had and that its code no longer names. They are right
-// for a series that was released under them. There was no metadata.yaml before v1alpha2.
+// pastContracts are former contracts of Cluster API that its code no longer names. They are right for a series that was
+// released with them. metadata.yaml exists since v1alpha2.
 var pastContracts = []string{"v1alpha2", "v1alpha3", "v1alpha4"}
 
-// newestContract is the one that is called like the API version.
+// newestContract has the name of the API version.
 var newestContract = clusterv1.GroupVersion.Version
 
-// supportedContracts are those of providers that clusterctl installs and upgrades: the newest, and
-// the one before for as long as it is compatible. Clusterctl's own list is not exported; a test asks its client.
+// supportedContracts are the contracts of providers that clusterctl installs and upgrades: the newest, and the previous
+// one as long as it is compatible. clusterctl's own list is not exported; a test compares this list with its client.
+//
 // Source: clusterctl, internal/contract GetCompatibleVersions.
 var supportedContracts = []string{"v1beta1", newestContract}
 
@@ -32,12 +33,12 @@ func KnownContracts() []string {
 	return slices.Concat(pastContracts, supportedContracts)
 }
 
-// ContractError says that clusterctl takes no provider of a contract.
+// ContractError means that clusterctl does not support a contract.
 type ContractError struct {
 	Contract string
 }
 
-// Error names the contract and lists those that clusterctl takes.
+// Error names the contract and lists the supported ones.
 func (e *ContractError) Error() string {
 	use := "use one of " + strings.Join(supportedContracts, ", ")
 	switch {
@@ -50,8 +51,8 @@ func (e *ContractError) Error() string {
 	}
 }
 
-// checkContract returns a *ContractError where clusterctl takes no provider of the contract. A series
-// that is not a file's newest may have a past contract: it was released under it.
+// checkContract returns a *ContractError if clusterctl does not support the contract. A series that is not the newest
+// of a file may have a past contract, with which it was released.
 func checkContract(contract string, newest bool) error {
 	if slices.Contains(supportedContracts, contract) || !newest && slices.Contains(pastContracts, contract) {
 		return nil
@@ -59,41 +60,41 @@ func checkContract(contract string, newest bool) error {
 	return &ContractError{Contract: contract}
 }
 
-// ContractChangedError says that a series is in the file with another contract than the one asked
-// for. The contract of a series holds for all of its patch releases, so it is never changed.
+// ContractChangedError means that the file has a series with another contract than the requested one. The contract of a
+// series applies to all of its patch releases, so it never changes.
 type ContractChangedError struct {
 	Path string
-	// Series is the series as the file has it.
+	// Series is the series in the file.
 	Series Series
-	// Contract is what was asked for.
+	// Contract is the requested contract.
 	Contract string
 }
 
-// Error says where the series is and what can be done instead.
+// Error names the place of the series and the alternative.
 func (e *ContractChangedError) Error() string {
-	return fmt.Sprintf("%s: series %s has contract %s, not %s: the contract of a series is that of all its patch releases and stays as it is; release the change of contract as a new minor version",
+	return fmt.Sprintf("%s: series %s has contract %s, not %s: the contract of a series applies to all its patch releases and must not change; release the change of contract as a new minor version",
 		place(e.Path, e.Series.Line), e.Series, e.Series.Contract, e.Contract)
 }
 
-// NoSeriesError says that a metadata.yaml has no release series for a version.
+// NoSeriesError means that a metadata.yaml has no release series for a version.
 type NoSeriesError struct {
 	Path    string
 	Version string
-	// Listed are the series that the file has, in its order.
+	// Listed are the series of the file, in its order.
 	Listed []Series
-	// Likely is the contract of the series before: a guess.
+	// Likely is the contract of the previous series: a guess.
 	Likely string
-	// Command adds the series, with the likely contract unless a caller knows better.
+	// Command adds the series with the likely contract, unless a caller sets a better one.
 	Command string
 }
 
-// Error says what is missing, what it causes, and the command that fixes it.
+// Error names the missing series, the consequence, and the command that adds it.
 func (e *NoSeriesError) Error() string {
 	listed := make([]string, 0, len(e.Listed))
 	for _, s := range e.Listed {
 		listed = append(listed, s.String())
 	}
-	return fmt.Sprintf("%s has no release series for %s, only for %s: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that sees it fails: add the series, with the contract that the release's CRDs carry: %s",
+	return fmt.Sprintf("%s has no release series for %s, only for %s: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that includes it fails: add the series, with the contract in the labels of the release's CRDs: %s",
 		e.Path, e.Version, strings.Join(listed, ", "), e.Command)
 }
 
@@ -102,7 +103,7 @@ func (f *File) addCommand(version, contract string) string {
 	return AddCommand(f.Path, version, contract)
 }
 
-// AddCommand returns the command line that adds the series of a version to a file, or begins the file with it.
+// AddCommand returns the command line that adds the series of a version to a file, or creates the file.
 func AddCommand(path, version, contract string) string {
 	command := fmt.Sprintf("clusterctl release metadata add --version %s --contract %s", version, contract)
 	if filepath.Clean(path) != release.MetadataFile {
@@ -111,10 +112,10 @@ func AddCommand(path, version, contract string) string {
 	return command
 }
 
-// plainWord is text that a shell takes as it is.
+// plainWord matches text that a shell does not interpret.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// shellWord returns text as one word of a command line that can be pasted into a shell.
+// shellWord returns text as one word of a command line for a shell.
 func shellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -122,8 +123,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// likelyContract returns the contract that a series that isn't listed most likely has: that of the
-// next older series, or of the oldest where there is none. It is one that Add takes.
+// likelyContract returns the most likely contract of a missing series: that of the next older series, or of the oldest
+// without one. Add accepts it.
 func (f *File) likelyContract(s Series) string {
 	var below *Series
 	oldest := f.series[0]

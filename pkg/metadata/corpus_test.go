@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// corpus returns the metadata.yaml of real providers by path, or ends the test where there are none.
+// corpus returns the metadata.yaml of real providers by path, or ends the test if there are none.
 func corpus(t testing.TB) map[string][]byte {
 	t.Helper()
 	dir := pinned.Corpus(t)

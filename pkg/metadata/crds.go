@@ -8,9 +8,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// ContractOf returns the contract that a release with these objects is for: the one that most of its
-// CRDs carry, and the newest of several. It is that of the API version for core
-// Cluster API itself, whose CRDs carry none, and "" for other objects without one.
+// ContractOf returns the contract of a release with these objects: the most frequent one in the labels of its CRDs, the
+// newest of several. For core Cluster API, whose CRDs have no such labels, it is that of the API version. For other
+// objects without labels it is "".
+//
 // Source: Cluster API contracts, "API version labels".
 func ContractOf(objects []unstructured.Unstructured) string {
 	carried := map[string]int{}

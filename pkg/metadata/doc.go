@@ -1,4 +1,4 @@
-// Package metadata reads, shows, edits and checks metadata.yaml, the file in which a provider
-// tells clusterctl the contract of each of its release series. An edit splices lines into the
-// text that was read: comments, order, indentation and line endings stay as their author left them.
+// Package metadata reads, shows, edits and checks metadata.yaml, the file in which a provider declares the contract of
+// each of its release series. An edit inserts lines into the original text: comments, order, indentation and line
+// endings stay.
 package metadata

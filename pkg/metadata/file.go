@@ -13,9 +13,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// File is a metadata.yaml with the text it was read from. It is never changed: Add returns another.
+// File is a metadata.yaml with its original text. It is immutable: Add returns another File.
 type File struct {
-	// Path is the file's name as it was given to Parse: messages carry it.
+	// Path is the file's name as given to Parse; messages contain it.
 	Path string
 	// Data is the text, byte for byte.
 	Data []byte
@@ -27,7 +27,7 @@ type File struct {
 	// kindLine is the line of kind or, where kind is missing, of apiVersion.
 	kindLine int
 	listLine int
-	// warnings are about what clusterctl reads, but not as it may be meant.
+	// warnings are about content that clusterctl accepts but does not read as intended.
 	warnings []Problem
 }
 
@@ -37,11 +37,11 @@ type Series struct {
 	Major    int32
 	Minor    int32
 	Contract string
-	// Line is where the entry begins in the file, counted from 1, or 0 where it isn't in one.
+	// Line is the first line of the entry in the file, counted from 1, or 0 if it isn't in a file.
 	Line int
 }
 
-// String returns the series as it is spoken of, e.g. "v0.2".
+// String returns the usual name of the series, e.g. "v0.2".
 func (s Series) String() string {
 	return fmt.Sprintf("v%d.%d", s.Major, s.Minor)
 }
@@ -51,8 +51,8 @@ func (s Series) compare(other Series) int {
 	return cmp.Or(cmp.Compare(s.Major, other.Major), cmp.Compare(s.Minor, other.Minor))
 }
 
-// seriesOf returns the series that a version belongs to, without a contract, or false where its
-// numbers are beyond what a metadata.yaml can hold.
+// seriesOf returns the series of a version, without a contract, or false if its numbers exceed the limits of a
+// metadata.yaml.
 func seriesOf(v *version.Version) (Series, bool) {
 	if v.Major() > math.MaxInt32 || v.Minor() > math.MaxInt32 {
 		return Series{}, false
@@ -70,9 +70,8 @@ func (f *File) Metadata() *clusterctlv1.Metadata {
 	return f.typed.DeepCopy()
 }
 
-// SeriesFor returns the series of a version by clusterctl's rule: the first in the file with the
-// same major and minor version, whatever the patch and the pre-release are. It is false where there
-// is none or the version isn't a semantic version.
+// SeriesFor returns the series of a version by clusterctl's rule: the first in the file with the same major and minor
+// version, whatever the patch and the pre-release are. It returns false if there is none or the version isn't semantic.
 func (f *File) SeriesFor(v string) (Series, bool) {
 	parsed, err := version.ParseSemantic(v)
 	if err != nil {
@@ -85,7 +84,7 @@ func (f *File) SeriesFor(v string) (Series, bool) {
 	return f.find(wanted)
 }
 
-// find returns the first series of that major and minor version.
+// find returns the first series with that major and minor version.
 func (f *File) find(wanted Series) (Series, bool) {
 	i := f.index(wanted)
 	if i < 0 {
@@ -94,7 +93,7 @@ func (f *File) find(wanted Series) (Series, bool) {
 	return f.series[i], true
 }
 
-// index returns the place of the first series of that major and minor version, or -1.
+// index returns the index of the first series with that major and minor version, or -1.
 func (f *File) index(wanted Series) int {
 	return slices.IndexFunc(f.series, func(s Series) bool { return s.compare(wanted) == 0 })
 }
@@ -104,9 +103,9 @@ func (f *File) Newest() Series {
 	return slices.MaxFunc(f.series, Series.compare)
 }
 
-// Contract returns the contract of a release, which is that of its series. The error is a
-// *NoSeriesError where the file has no series for it, and another one where version is not
-// written as clusterctl looks it up.
+// Contract returns the contract of a release, which is that of its series. The error is a *NoSeriesError if the file
+// has no series for it, and another one if version does not have the form that clusterctl looks up.
+//
 // Source: clusterctl provider contract, "Metadata YAML".
 func (f *File) Contract(v string) (string, error) {
 	parsed, err := release.ParseVersion(v)

@@ -6,7 +6,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// New begins a metadata.yaml with the series of one version. The errors are those of
+// New returns a new metadata.yaml with the series of one version. The errors are those of
 // release.ParseVersion and *ContractError.
 // Source: clusterctl provider contract, "Metadata YAML".
 func New(path, version, contract string) (*File, error) {
@@ -18,7 +18,7 @@ func New(path, version, contract string) (*File, error) {
 		return nil, err
 	}
 	return Parse(path, fmt.Appendf(nil, `# The release series of the provider, newest first, and the Cluster API contract of each.
-# Clusterctl refuses a version whose series is not here: add it before the first release of a new
+# clusterctl refuses a version whose series is missing: add it before the first release of a new
 # major or minor version, pre-releases included.
 apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
 kind: Metadata

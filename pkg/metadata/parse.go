@@ -19,7 +19,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// The fields of a metadata.yaml, as clusterctl's type has them.
+// The fields of a metadata.yaml in clusterctl's type.
 const (
 	fieldAPIVersion = "apiVersion"
 	fieldKind       = "kind"
@@ -32,11 +32,12 @@ const (
 
 const metadataKind = "Metadata"
 
-// Parse reads a metadata.yaml as clusterctl does. The path is only for messages. The error is a
-// *ParseError where clusterctl refuses the file, with every problem that was found.
+// Parse reads a metadata.yaml as clusterctl does. The path is only for messages. If clusterctl refuses the file, the
+// error is a *ParseError with all problems.
 //
-// Check warns of what clusterctl reads without a word but not as its author meant it: fields that it
-// doesn't know, keys given twice, documents after the first, a series without a version, a missing kind.
+// Check warns about content that clusterctl accepts but does not read as intended: unknown fields, duplicate keys,
+// further documents, a series without a version, a missing kind.
+//
 // Source: clusterctl provider contract, "Metadata YAML", "Validation Rules".
 func Parse(path string, data []byte) (*File, error) {
 	p := &parser{file: &File{Path: path, Data: slices.Clone(data), kindLine: 1, listLine: 1}}
@@ -46,7 +47,7 @@ func Parse(path string, data []byte) (*File, error) {
 	if !p.decode(data) {
 		return nil, &ParseError{Path: path, Problems: p.problems}
 	}
-	// Clusterctl reads the file, so nothing in it is an error.
+	// clusterctl reads the file, so no problem is an error.
 	for i := range p.problems {
 		p.problems[i].Severity = SeverityWarning
 	}
@@ -54,25 +55,25 @@ func Parse(path string, data []byte) (*File, error) {
 	return p.file, nil
 }
 
-// parser gathers a file and what is wrong with it.
+// parser collects a file and its problems.
 type parser struct {
 	file     *File
 	problems []Problem
-	// metadataLine is the line of the field metadata, or 0 where it is missing.
+	// metadataLine is the line of the field metadata, or 0 if it is missing.
 	metadataLine int
 }
 
-// refuse adds a problem for which clusterctl may refuse the file.
+// refuse adds a problem that may make clusterctl refuse the file.
 func (p *parser) refuse(id ProblemID, line int, fix, format string, args ...any) {
 	p.problems = append(p.problems, Problem{ID: id, Severity: SeverityError, Line: line, Message: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-// warn adds a problem that clusterctl passes over.
+// warn adds a problem that clusterctl ignores.
 func (p *parser) warn(line int, fix, format string, args ...any) {
 	p.problems = append(p.problems, Problem{ID: ProblemParse, Severity: SeverityWarning, Line: line, Message: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-// document returns the mapping at the root of the only document, or nil where there is none.
+// document returns the mapping at the root of the only document, or nil without one.
 func (p *parser) document(data []byte) *yaml.Node {
 	if !utf8.Valid(data) {
 		p.refuse(ProblemParse, 0, "save it as UTF-8", "the file isn't a UTF-8 text")
@@ -94,7 +95,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 	case err != nil:
 		p.syntax(err)
 	default:
-		p.warn(firstLine(&next), "keep one document and remove the others with their `---`", "a second YAML document begins here, and clusterctl reads the first only")
+		p.warn(firstLine(&next), "keep one document and remove the others with their `---`", "a second YAML document begins here, but clusterctl reads only the first")
 	}
 	root := &first
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
@@ -107,7 +108,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 	return root
 }
 
-// yamlErrorLine is how the YAML decoder says in its text, and nowhere else, where it stopped.
+// yamlErrorLine matches the line in the text of a YAML decoder's error, the only place that has it.
 var yamlErrorLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
 func (p *parser) syntax(err error) {
@@ -116,20 +117,20 @@ func (p *parser) syntax(err error) {
 		message = strings.TrimPrefix(err.Error(), match[0])
 		line, _ = strconv.Atoi(match[1]) // only digits match
 	}
-	p.refuse(ProblemParse, line, "fix the YAML in that line or in one near it", "the file isn't YAML: %s", message)
+	p.refuse(ProblemParse, line, "fix the YAML in that line or near it", "the file isn't YAML: %s", message)
 }
 
-// fields returns the values of a mapping by key and warns of keys that are given twice or not known.
+// fields returns the values of a mapping by key and warns about duplicate and unknown keys.
 func (p *parser) fields(mapping *yaml.Node, what string, allowed ...string) map[string]field {
 	fields := make(map[string]field, len(allowed))
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
-		before, twice := fields[key.Value] // clusterctl's decoder takes the last
+		before, twice := fields[key.Value] // clusterctl's decoder uses the last
 		switch {
 		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
 			p.warn(key.Line, "write its fields out", "%s takes fields from elsewhere by a merge key", what)
 		case key.Kind != yaml.ScalarNode || !slices.Contains(allowed, key.Value):
-			p.warn(key.Line, "remove it or correct its spelling; "+what+" has the fields "+strings.Join(allowed, ", "), "%s has no field %s, and clusterctl passes over it", what, describe(key))
+			p.warn(key.Line, "remove it or correct its spelling; "+what+" has the fields "+strings.Join(allowed, ", "), "%s has no field %s, and clusterctl ignores it", what, describe(key))
 		case twice:
 			p.warn(key.Line, "keep one of the two", "%s is given a second time (first in line %d)", key.Value, before.line)
 			fallthrough
@@ -146,7 +147,7 @@ type field struct {
 	value *yaml.Node
 }
 
-// scalar returns the field's value where it is text or a number, with an alias followed.
+// scalar returns the field's value if it is text or a number, with an alias resolved.
 func (f field) scalar() (*yaml.Node, bool) {
 	value := f.value
 	if value.Kind == yaml.AliasNode {
@@ -162,14 +163,14 @@ func (p *parser) root(root *yaml.Node) {
 	p.kind(fields)
 	list, ok := fields[fieldSeries]
 	if !ok {
-		p.refuse(ProblemSeriesPresent, root.Line, "list each major.minor version that was released, with its contract", "releaseSeries is missing, and clusterctl takes no release without a series")
+		p.refuse(ProblemSeriesPresent, root.Line, "list each major.minor version that was released, with its contract", "releaseSeries is missing, and clusterctl accepts no release without a series")
 		return
 	}
 	p.file.listLine = list.line
 	switch {
 	case list.value.Kind == yaml.SequenceNode && len(list.value.Content) > 0:
 	case list.value.Kind == yaml.SequenceNode, list.value.ShortTag() == "!!null":
-		p.refuse(ProblemSeriesPresent, list.line, "list each major.minor version that was released, with its contract", "releaseSeries is empty, and clusterctl takes no release without a series")
+		p.refuse(ProblemSeriesPresent, list.line, "list each major.minor version that was released, with its contract", "releaseSeries is empty, and clusterctl accepts no release without a series")
 		return
 	default:
 		p.refuse(ProblemParse, list.line, "write `- major: 0`, `minor: 1` and `contract: v1beta2` for each series", "releaseSeries isn't a list but %s", describe(list.value))
@@ -201,14 +202,14 @@ func (p *parser) kind(fields map[string]field) {
 	}
 	p.file.kindLine = given.line
 	value, ok := given.scalar()
-	// An empty kind is the same to clusterctl as none.
+	// clusterctl treats an empty kind as a missing one.
 	if (ok && (value.Value == metadataKind || value.Value == "")) || value.ShortTag() == "!!null" {
 		return
 	}
 	p.refuse(ProblemKind, given.line, "write `kind: "+metadataKind+"`", "kind is %s, which clusterctl refuses", describe(value))
 }
 
-// series returns one entry of the list, as far as it can be read.
+// series returns one entry of the list, as far as it is readable.
 func (p *parser) series(entry *yaml.Node) Series {
 	s := Series{Line: entry.Line}
 	if entry.Kind != yaml.MappingNode {
@@ -221,14 +222,14 @@ func (p *parser) series(entry *yaml.Node) Series {
 	if !hasMajor && !hasMinor {
 		p.warn(entry.Line, "add `major` and `minor`", "a release series has no version")
 	}
-	// Where one of the two is missing it is 0: so the type is written out by Kubernetes' encoders.
+	// If one of the two is missing it is 0, as Kubernetes' encoders write the type.
 	s.Major = p.number(fields, fieldMajor)
 	s.Minor = p.number(fields, fieldMinor)
 	s.Contract = p.contract(fields)
 	return s
 }
 
-// decimal is a number as every YAML decoder reads it: 010, 0x1 or 1_0 differ from one to the other.
+// decimal matches a number that all YAML decoders read alike: they differ for 010, 0x1 or 1_0.
 var decimal = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
 func (p *parser) number(fields map[string]field, name string) int32 {
@@ -249,19 +250,19 @@ func (p *parser) number(fields map[string]field, name string) int32 {
 func (p *parser) contract(fields map[string]field) string {
 	given, ok := fields[fieldContract]
 	if !ok {
-		return "" // Check says so
+		return "" // Check reports it
 	}
 	value, ok := given.scalar()
 	if value.ShortTag() == "!!null" {
 		return ""
 	}
 	if !ok || value.ShortTag() != "!!str" {
-		p.refuse(ProblemParse, given.line, "write the contract that its CRDs carry, e.g. `contract: "+newestContract+"`", "the contract of a release series is %s", describe(value))
+		p.refuse(ProblemParse, given.line, "write the contract in the labels of its CRDs, e.g. `contract: "+newestContract+"`", "the contract of a release series is %s", describe(value))
 	}
 	return value.Value
 }
 
-// decoder is clusterctl's: it passes over fields that it does not know.
+// decoder is clusterctl's: it ignores unknown fields.
 // Source: clusterctl, client/repository metadataClient.Get.
 var decoder = sync.OnceValue(func() runtime.Decoder {
 	scheme := runtime.NewScheme()
@@ -271,15 +272,15 @@ var decoder = sync.OnceValue(func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme).UniversalDecoder()
 })
 
-// decode reads the text once more with clusterctl's own decoder, into clusterctl's own type, whose
-// series count. It is false, with a problem that says why, where clusterctl refuses the file.
+// decode reads the text again with clusterctl's decoder into clusterctl's type, whose series count. It returns false,
+// with a problem that says why, if clusterctl refuses the file.
 func (p *parser) decode(data []byte) bool {
 	typed := &clusterctlv1.Metadata{}
 	err := runtime.DecodeInto(decoder(), data, typed)
 	if err != nil || typed.APIVersion != clusterctlv1.GroupVersion.String() || typed.Kind != metadataKind && typed.Kind != "" || len(typed.ReleaseSeries) == 0 {
 		if !slices.ContainsFunc(p.problems, func(p Problem) bool { return p.Severity == SeverityError }) {
 			if err == nil {
-				err = errors.New("apiVersion, kind or releaseSeries is not what it has to be")
+				err = errors.New("apiVersion, kind or releaseSeries is wrong")
 			}
 			p.refuse(ProblemParse, 0, "correct the field that clusterctl's decoder names", "clusterctl's own decoder refuses the file: %v", err)
 		}
@@ -295,8 +296,8 @@ func (p *parser) decode(data []byte) bool {
 		p.file.series = append(p.file.series, Series{Major: s.Major, Minor: s.Minor, Contract: s.Contract, Line: line})
 	}
 	if err := sigsyaml.UnmarshalStrict(data, &clusterctlv1.Metadata{}); err != nil && len(p.problems) == 0 {
-		// All other fields have been looked at.
-		p.warn(p.metadataLine, "remove it or correct its spelling", "metadata has a field that clusterctl passes over: %v", err)
+		// All other fields have been checked.
+		p.warn(p.metadataLine, "remove it or correct its spelling", "metadata has a field that clusterctl ignores: %v", err)
 	}
 	if len(p.problems) == 0 && !slices.Equal(read, p.file.series) {
 		p.warn(p.file.listLine, "write each series in plain YAML, without anchors and tags", "clusterctl reads other release series here than a newer YAML decoder does")
@@ -304,7 +305,7 @@ func (p *parser) decode(data []byte) bool {
 	return true
 }
 
-// describe returns what a node is, for a message.
+// describe describes a node for a message.
 func describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:

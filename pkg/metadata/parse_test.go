@@ -58,12 +58,12 @@ func TestParseSaysWhereAndWhat(t *testing.T) {
 		"empty": {"", "m.yaml: the file is empty: begin with `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3`, `kind: Metadata` and a list `releaseSeries`"},
 		"misspelt": {
 			head + "releaseseries: []\n",
-			"m.yaml:3: metadata.yaml has no field \"releaseseries\", and clusterctl passes over it: remove it or correct its spelling; metadata.yaml has the fields apiVersion, kind, metadata, releaseSeries\n" +
-				"m.yaml:1: releaseSeries is missing, and clusterctl takes no release without a series: list each major.minor version that was released, with its contract",
+			"m.yaml:3: metadata.yaml has no field \"releaseseries\", and clusterctl ignores it: remove it or correct its spelling; metadata.yaml has the fields apiVersion, kind, metadata, releaseSeries\n" +
+				"m.yaml:1: releaseSeries is missing, and clusterctl accepts no release without a series: list each major.minor version that was released, with its contract",
 		},
 		"apiVersion": {strings.Replace(list("1.2 v1beta1"), "v1alpha3", "v1alpha4", 1), "m.yaml:1: apiVersion is \"clusterctl.cluster.x-k8s.io/v1alpha4\", which clusterctl refuses: write `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3`; the contract goes into the series"},
 		"number":     {list("1.x v1beta1"), "m.yaml:5: minor is \"x\": write a plain number such as `minor: 1`, without quotes"},
-		"contract":   {list("1.2 v1beta1", "1.1 [v1beta1]"), "m.yaml:9: the contract of a release series is a list: write the contract that its CRDs carry, e.g. `contract: v1beta2`"},
+		"contract":   {list("1.2 v1beta1", "1.1 [v1beta1]"), "m.yaml:9: the contract of a release series is a list: write the contract in the labels of its CRDs, e.g. `contract: v1beta2`"},
 		"all at once": {
 			"kind: Provider\nreleaseSeries:\n- major: 1\n  minor: 1\n- minor: a\n  contract: x\n",
 			"m.yaml:1: apiVersion is missing, and clusterctl refuses the file without it: add `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3`\n" +
@@ -136,7 +136,7 @@ func TestContract(t *testing.T) {
 	if !errors.As(err, &missing) {
 		t.Fatalf("%v isn't a *NoSeriesError", err)
 	}
-	want := "metadata.yaml has no release series for v0.3.0-rc.0, only for v0.1, v0.2: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that sees it fails: add the series, with the contract that the release's CRDs carry: clusterctl release metadata add --version v0.3.0-rc.0 --contract v1beta2"
+	want := "metadata.yaml has no release series for v0.3.0-rc.0, only for v0.1, v0.2: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that includes it fails: add the series, with the contract in the labels of the release's CRDs: clusterctl release metadata add --version v0.3.0-rc.0 --contract v1beta2"
 	if err.Error() != want {
 		t.Errorf("error is\n%v\nexpected\n%s", err, want)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ProblemID names a kind of problem: it is the id of the check that reports it, and never changes.
+// ProblemID names a kind of problem: it is the ID of the check that reports it, and never changes.
 type ProblemID string
 
 // The problems of a metadata.yaml.
@@ -16,11 +16,11 @@ const (
 	ProblemAPIVersion ProblemID = "metadata-api-version"
 	// ProblemKind is a kind that is missing or not Metadata.
 	ProblemKind ProblemID = "metadata-kind"
-	// ProblemSeriesPresent is a release without a series, where users of a listed series meet it.
+	// ProblemSeriesPresent is a release without a series, if it affects users of a listed series.
 	ProblemSeriesPresent ProblemID = "series-present"
-	// ProblemSeriesDuplicate is a series that stands in the file more than once.
+	// ProblemSeriesDuplicate is a series that the file contains more than once.
 	ProblemSeriesDuplicate ProblemID = "series-duplicate"
-	// ProblemSeriesOrder is a list that runs neither from new to old nor from old to new.
+	// ProblemSeriesOrder is a list that is not sorted.
 	ProblemSeriesOrder ProblemID = "series-order"
 	// ProblemSeriesDropped is a series that was released and is no longer in the file.
 	ProblemSeriesDropped ProblemID = "series-dropped"
@@ -34,17 +34,17 @@ const (
 type Severity string
 
 const (
-	// SeverityError is what clusterctl refuses, or what leaves users unable to upgrade.
+	// SeverityError is a problem for which clusterctl refuses the file, or users can't upgrade.
 	SeverityError Severity = "error"
-	// SeverityWarning is what clusterctl takes, but what bites later.
+	// SeverityWarning is a problem that clusterctl accepts but that causes trouble later.
 	SeverityWarning Severity = "warning"
 )
 
-// Problem is one thing that is wrong in a metadata.yaml.
+// Problem is one defect of a metadata.yaml.
 type Problem struct {
 	ID       ProblemID
 	Severity Severity
-	// Line is where, counted from 1. It is 0 where no line is to blame.
+	// Line is the line, counted from 1. It is 0 if the problem has no line.
 	Line int
 	// Message says what is wrong and what it causes.
 	Message string
@@ -60,14 +60,14 @@ func (p Problem) String() string {
 	return p.Message + ": " + p.Fix
 }
 
-// ParseError says why clusterctl refuses a text as a metadata.yaml. At least one of its problems is an error.
+// ParseError means that clusterctl refuses a text as a metadata.yaml. At least one of its problems is an error.
 type ParseError struct {
 	// Path is the file's name as it was given to Parse.
 	Path     string
 	Problems []Problem
 }
 
-// Error returns a line for each problem, with file and line in front.
+// Error returns a line for each problem, with file and line at the start.
 func (e *ParseError) Error() string {
 	lines := make([]string, 0, len(e.Problems))
 	for _, p := range e.Problems {
@@ -76,7 +76,7 @@ func (e *ParseError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// place returns where something is, as editors and terminals link it.
+// place returns a place in the form that editors and terminals link.
 func place(path string, line int) string {
 	if line == 0 {
 		return path

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Table returns the release series as a table, in the file's order, with a column for the tags of
-// each series where tags are given (nil leaves the column out). Series that have tags and aren't
-// in the file follow, newest first, with "missing" for a contract. The same input gives the same text.
+// Table returns the release series as a table, in the file's order, with a column for the tags of each series if tags
+// are given (nil omits the column). Series with tags that aren't in the file follow, newest first, with "missing" as
+// the contract.
 func (f *File) Table(tags []string) string {
 	rows := [][]string{{"SERIES", "CONTRACT"}}
 	for _, s := range f.series {
@@ -37,7 +37,7 @@ func (f *File) withTags(rows [][]string, all []released) [][]string {
 	return rows
 }
 
-// align returns rows as lines with their cells below each other and no spaces at the end.
+// align returns rows as lines with aligned columns and no spaces at the end.
 func align(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

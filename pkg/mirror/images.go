@@ -54,8 +54,8 @@ func (c component) label() string { return clusterctlv1.ManifestLabel(c.name, c.
 
 func (c component) String() string { return c.label() + " " + c.version }
 
-// installed returns what clusterctl installs by a configuration. Its Images are those of Deployments and DaemonSets,
-// in their order.
+// installed returns the components that clusterctl installs with a configuration. Its Images are those of Deployments
+// and DaemonSets, in their order.
 func (c component) installed(configuration config.Client) (repository.Components, error) {
 	installed, err := repository.NewComponents(repository.ComponentsInput{
 		Provider:     config.NewProvider(c.name, "", c.kind),
@@ -65,7 +65,7 @@ func (c component) installed(configuration config.Client) (repository.Components
 		Options:      repository.ComponentsOptions{Version: c.version, SkipTemplateProcess: c.name == certManager},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("clusterctl refuses the components of %s: %w: `clusterctl release check` says more; use another version", c, err)
+		return nil, fmt.Errorf("clusterctl refuses the components of %s: %w: `clusterctl release check` shows details; use another version", c, err)
 	}
 	return installed, nil
 }
@@ -85,11 +85,11 @@ func (c component) notRewritten(objects []unstructured.Unstructured) []string {
 	return lines
 }
 
-// processor is clusterctl's processor, for which variables without a value and a default are empty: images rarely
+// processor is clusterctl's processor with empty values for variables without a value and a default: images rarely
 // depend on them.
 type processor struct {
 	yamlprocessor.Processor
-	// verbatim says that the file has no variables. Clusterctl processes no variables of cert-manager.
+	// verbatim means that the file has no variables. clusterctl processes no variables of cert-manager.
 	verbatim bool
 }
 
@@ -116,7 +116,7 @@ func (p processor) Process(raw []byte, value func(string) (string, error)) ([]by
 	})
 }
 
-// withImages returns a configuration of clusterctl with this value of its key images, and nothing else.
+// withImages returns a configuration of clusterctl that contains only this value of its key images.
 func withImages(ctx context.Context, images map[string]any) (config.Client, error) {
 	data, err := yaml.Marshal(images)
 	if err != nil {
@@ -125,7 +125,7 @@ func withImages(ctx context.Context, images map[string]any) (config.Client, erro
 	return release.ClusterctlConfig(ctx, map[string]string{"images": string(data)})
 }
 
-// imagesOf returns the images of components, without their digests, and tells of those that are not mirrored.
+// imagesOf returns the images of components, without their digests, and reports those that are not mirrored.
 func imagesOf(ctx context.Context, all []component, tell func(string)) ([]Image, error) {
 	configuration, err := withImages(ctx, nil)
 	if err != nil {
@@ -160,7 +160,7 @@ func imagesOf(ctx context.Context, all []component, tell func(string)) ([]Image,
 	return slices.Compact(images), nil
 }
 
-// fetchImages writes images to a layout, and sets their digests. A blob that the layout has is not fetched again.
+// fetchImages writes images to a layout, and sets their digests. It does not fetch blobs again that the layout has.
 func fetchImages(ctx context.Context, dir string, images []Image, tell func(string)) error {
 	there, err := layout.FromPath(dir)
 	if err != nil {
@@ -199,7 +199,7 @@ func fetchImages(ctx context.Context, dir string, images []Image, tell func(stri
 	return writeFile(filepath.Join(dir, "index.json"), data)
 }
 
-// fetchImage writes an image to a layout unless it is there.
+// fetchImage writes an image to a layout unless it exists.
 func fetchImage(ctx context.Context, puller *remote.Puller, there layout.Path, reference string) (v1.Descriptor, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
@@ -227,10 +227,10 @@ func fetchImage(ctx context.Context, puller *remote.Puller, there layout.Path, r
 	return descriptor, there.WriteImage(image)
 }
 
-// failed adds to an error of a registry what to do.
+// failed adds advice to an error of a registry.
 func failed(doing, reference string, err error) error {
 	host, _, _ := strings.Cut(reference, "/")
-	advice := "run the same command again, and it goes on where it stopped"
+	advice := "run the same command again to continue"
 	var refused *transport.Error
 	if errors.As(err, &refused) {
 		switch refused.StatusCode {
@@ -243,7 +243,7 @@ func failed(doing, reference string, err error) error {
 	return fmt.Errorf("%s: %w: %s", doing, err, advice)
 }
 
-// damaged returns the files of a layout whose content does not have the digest that their name says.
+// damaged returns the files of a layout whose content does not match the digest in their name.
 func damaged(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(filepath.Join(dir, "blobs", "sha256"), func(file string, entry fs.DirEntry, err error) error {
@@ -270,7 +270,7 @@ func damaged(dir string) ([]string, error) {
 	return files, nil
 }
 
-// missing returns the blobs of an image that a layout does not have.
+// missing returns the blobs of an image that a layout lacks.
 func missing(there layout.Path, digest v1.Hash) []v1.Hash {
 	data, err := there.Bytes(digest)
 	var manifest struct {
@@ -303,7 +303,7 @@ func missing(there layout.Path, digest v1.Hash) []v1.Hash {
 	return absent
 }
 
-// checkImages returns what is wrong with the layout of a mirror.
+// checkImages returns the defects of a mirror's layout.
 func (m *Manifest) checkImages(dir string) []error {
 	there, err := layout.FromPath(dir)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package mirror carries providers to sites without a network.
+// Package mirror copies providers to sites without internet access.
 //
-// Fetch makes a folder with releases, the images that they name, and cert-manager. Push copies the images to the
-// site's registry and writes clusterctl's configuration for them. Verify compares the folder with its manifest, and
-// the registry with the images that clusterctl installs by that configuration.
+// Fetch creates a folder with releases, the images that they name, and cert-manager. Push copies the images to the
+// site's registry and writes clusterctl's configuration for them. Verify compares the folder with its manifest, and the
+// registry with the images that clusterctl installs with that configuration.
 //
-// The folder is a local repository of clusterctl, with the images as an OCI layout (images.go) and a manifest that
-// is written last.
+// The folder is a local repository of clusterctl, with the images as an OCI layout (images.go) and a manifest that is
+// written last.
 package mirror
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ManifestFile lists the content of a mirror. It is written last: a folder without it is not a whole mirror.
+// ManifestFile lists the content of a mirror. It is written last: a folder without it is incomplete.
 const ManifestFile = "mirror.json"
 
 // certManager is the name of cert-manager's folder, and of its entries in clusterctl's configuration.
@@ -55,7 +55,7 @@ type Image struct {
 	Digest v1.Hash `json:"digest"`
 }
 
-// NameError is the error of a text that can't name a provider or a registry.
+// NameError means that a text is not the name of a provider or a registry.
 type NameError struct{ Err error }
 
 func (e *NameError) Error() string { return e.Err.Error() }
@@ -63,9 +63,9 @@ func (e *NameError) Error() string { return e.Err.Error() }
 func (e *NameError) Unwrap() error { return e.Err }
 
 // Fetch adds providers to the mirror in a folder, which may be new. A provider is a label with a version, such as
-// infrastructure-libvirt:v0.1.0, or a label alone for the version that its URL names. The URLs, and the version of
-// cert-manager, are those of clusterctl's configuration; clusterctlConfig is its file, "" for clusterctl's own.
-// After an error the same call completes the folder. tell is given a line for each step.
+// infrastructure-libvirt:v0.1.0, or a label for the version in its URL. The URLs, and the version of cert-manager, come
+// from clusterctl's configuration; clusterctlConfig is its file, "" for clusterctl's own. After an error, the same call
+// completes the folder. tell receives a line for each step.
 func Fetch(ctx context.Context, dir string, providers []string, clusterctlConfig string, tell func(string)) (*Manifest, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -197,12 +197,12 @@ func (m *Manifest) read(root string) ([]component, map[string]string, error) {
 
 func (m *Manifest) certManagerVersion() string { return path.Base(path.Dir(m.CertManager)) }
 
-// Problems are all that is wrong with a mirror.
+// Problems are all defects of a mirror.
 type Problems []error
 
 func (p Problems) Error() string { return errors.Join(p...).Error() }
 
-// orNil returns the problems as an error, which is nil where there are none.
+// orNil returns the problems as an error, nil if there are none.
 func (p Problems) orNil() error {
 	if len(p) == 0 {
 		return nil
@@ -210,11 +210,11 @@ func (p Problems) orNil() error {
 	return p
 }
 
-// load reads the manifest of a mirror, and its components. The error is Problems where the folder differs from it.
+// load reads the manifest of a mirror, and its components. The error is Problems if the folder differs from it.
 func load(root string) (*Manifest, []component, error) {
 	data, err := os.ReadFile(filepath.Join(root, ManifestFile)) //nolint:gosec // the user names the folder
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, Problems{fmt.Errorf("%s is not a whole mirror, as it has no %s: run `clusterctl release mirror` for it again until that succeeds", root, ManifestFile)}
+		return nil, nil, Problems{fmt.Errorf("%s is an incomplete mirror, because it has no %s: run `clusterctl release mirror` for it again until that succeeds", root, ManifestFile)}
 	}
 	m := &Manifest{}
 	if err == nil {
@@ -243,7 +243,7 @@ func load(root string) (*Manifest, []component, error) {
 	return m, components, append(problems, m.checkImages(filepath.Join(root, imagesFolder))...).orNil()
 }
 
-// writeFile replaces a file in one step, and makes the folders above it.
+// writeFile replaces a file atomically, and creates the folders above it.
 func writeFile(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for all to read
 		return err

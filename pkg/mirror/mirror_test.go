@@ -265,8 +265,8 @@ func TestFaults(t *testing.T) {
 		{name: "source that wants credentials", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusForbidden) },
 			says: []string{"fetching the image", "log in with `docker login 127.0.0.1:"}},
 		{name: "source that fails", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotImplemented) },
-			says: []string{"fetching the image", "it goes on where it stopped"}},
-		{name: "folder that is not whole", step: "push", before: []string{"fetch"}, fault: removed(ManifestFile), says: []string{"is not a whole mirror", again}},
+			says: []string{"fetching the image", "run the same command again to continue"}},
+		{name: "folder that is not whole", step: "push", before: []string{"fetch"}, fault: removed(ManifestFile), says: []string{"is an incomplete mirror", again}},
 		{name: "cert-manager outside of the folder", step: "push", before: []string{"fetch"}, says: []string{"reading the manifest of the mirror", "not a path in the folder", copyAgain},
 			fault: func(t *testing.T, w *world) {
 				edit(t, filepath.Join(w.dir, ManifestFile), `{"certManager": "../v1.2.3/cert-manager.yaml"}`)
@@ -293,7 +293,7 @@ func TestFaults(t *testing.T) {
 			says: []string{"pushing the image", "has another image under this name", "choose another path for --registry"}},
 		{name: "images that were not pushed", step: "verify", before: []string{"fetch"}, says: []string{"from its own registry", "clusterctl release mirror push"}},
 		{name: "image that the site lost", step: "verify", before: []string{"fetch", "push"}, fault: func(_ *testing.T, w *world) { w.site.refuse(http.StatusNotFound) },
-			says: []string{"asking for the image", "does not have it"}},
+			says: []string{"looking up the image", "does not have it"}},
 		{name: "image that the site replaced", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, w *world) { w.site.push(t, "capi/cert-manager/cert-manager-webhook:v1.2.3") },
 			says: []string{"/capi/cert-manager/cert-manager-webhook:v1.2.3 has the digest sha256:", "push again"}},
 		{name: "variable that changes an image", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, _ *world) { t.Setenv("TAG", "v9.9.9") },

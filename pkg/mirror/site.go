@@ -29,7 +29,7 @@ import (
 const ConfigFile = "clusterctl.yaml"
 
 // Push copies the images of a mirror to a registry, and then writes the mirror's clusterctl.yaml: the URLs of the
-// folder where it is now, and each component's images at REGISTRY/COMPONENT. registry is a host with an optional
+// folder in its current place, and each component's images at REGISTRY/COMPONENT. registry is a host with an optional
 // path. An image that the registry has is not pushed again, and a tag with another digest is not replaced.
 func Push(ctx context.Context, dir, registry string, tell func(string)) (*Manifest, error) {
 	registry = strings.TrimSuffix(registry, "/")
@@ -97,7 +97,7 @@ func (m *Manifest) pushImages(ctx context.Context, dir string, names config.Imag
 	return nil
 }
 
-// pushImage copies an image of a layout to a registry unless it is there.
+// pushImage copies an image of a layout to a registry unless it exists there.
 func pushImage(ctx context.Context, puller *remote.Puller, pusher *remote.Pusher, index v1.ImageIndex, digest v1.Hash, target string) error {
 	ref, err := pushReference(target)
 	if err != nil {
@@ -199,8 +199,9 @@ func setKey(mapping *yaml.Node, key string, value any) error {
 	return nil
 }
 
-// Verify compares a mirror with its manifest, and asks the registry for every image that clusterctl installs by the
-// mirror's clusterctl.yaml. Each of them must have the digest of the manifest. The error is Problems where something is wrong.
+// Verify compares a mirror with its manifest, and looks up every image that clusterctl installs with the mirror's
+// clusterctl.yaml in the registry. Each of them must have the digest of the manifest. The error is Problems if there
+// are defects.
 func Verify(ctx context.Context, dir string, tell func(string)) (*Manifest, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -226,7 +227,7 @@ func Verify(ctx context.Context, dir string, tell func(string)) (*Manifest, erro
 	}
 	var problems Problems
 	for _, c := range components {
-		tell(fmt.Sprintf("asking the registry for the images of %s", c))
+		tell(fmt.Sprintf("looking up the images of %s in the registry", c))
 		if c.raw, err = rawOf(ctx, configuration, c); err != nil {
 			problems = append(problems, fmt.Errorf("reading %s by %s: %w", c, file, err))
 			continue
@@ -250,7 +251,7 @@ func Verify(ctx context.Context, dir string, tell func(string)) (*Manifest, erro
 	return m, problems.orNil()
 }
 
-// rawOf returns the file of a component as clusterctl reads it by a configuration.
+// rawOf returns the file of a component as clusterctl reads it with a configuration.
 func rawOf(ctx context.Context, configuration config.Client, c component) ([]byte, error) {
 	if c.name == certManager {
 		entry, err := configuration.CertManager().Get()
@@ -270,7 +271,7 @@ func rawOf(ctx context.Context, configuration config.Client, c component) ([]byt
 	return client.Components().Raw(ctx, repository.ComponentsOptions{Version: c.version})
 }
 
-// verifyImage asks the registry for an image that a component names, under the name that clusterctl installs.
+// verifyImage looks up an image of a component in the registry, under the name that clusterctl installs.
 func (m *Manifest) verifyImage(ctx context.Context, puller *remote.Puller, image Image, installed string) error {
 	i := slices.IndexFunc(m.Images, func(other Image) bool {
 		return other.Component == image.Component && other.Reference == image.Reference
@@ -287,10 +288,10 @@ func (m *Manifest) verifyImage(ctx context.Context, puller *remote.Puller, image
 	}
 	there, err := puller.Head(ctx, ref)
 	if err != nil {
-		return failed(fmt.Sprintf("asking for the image %s of %s", installed, image.Component), installed, err)
+		return failed(fmt.Sprintf("looking up the image %s of %s", installed, image.Component), installed, err)
 	}
 	if there.Digest != m.Images[i].Digest {
-		return fmt.Errorf("the image %s has the digest %s, and the mirror has %s: remove it from the registry, and push again", installed, there.Digest, m.Images[i].Digest)
+		return fmt.Errorf("the image %s has the digest %s, but the mirror has %s: remove it from the registry, and push again", installed, there.Digest, m.Images[i].Digest)
 	}
 	return nil
 }

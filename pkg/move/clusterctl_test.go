@@ -75,7 +75,8 @@ type taken struct {
 	created, deleted []string
 }
 
-// The sink of clusterctl's log: what it creates and deletes is all that is kept.
+// The methods of taken are the sink of clusterctl's log, which keeps only the objects that clusterctl creates and
+// deletes.
 func (*taken) Init(logr.RuntimeInfo)            {}
 func (*taken) Enabled(int) bool                 { return true }
 func (*taken) Error(error, string, ...any)      {}
@@ -99,7 +100,7 @@ func (k *taken) Info(_ int, message string, values ...any) {
 func nameOf(o manifest.Object) string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
 
 // moves is where clusterctl's log goes: to the dry run that runs. There is one at a time, as
-// clusterctl has one log, and what else logs meanwhile does not speak of what it creates.
+// clusterctl has one log; other messages in it are not about created objects.
 var moves struct {
 	sync.Mutex
 	sink *taken

@@ -18,19 +18,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// maxDumpFile is how large a file of a dump may be, in bytes.
+// maxDumpFile is the size limit of a file of a dump, in bytes.
 const maxDumpFile = 512 << 20
 
-// ErrNoDump says that there is nothing at a path that could be a dump.
-var ErrNoDump = errors.New("there is no dump")
+// ErrNoDump means that a path contains no dump.
+var ErrNoDump = errors.New("no dump found")
 
-// Dump reads the objects of files and folders: YAML and JSON, single objects and lists as kubectl
-// prints them, and what `clusterctl move --to-directory` writes. Folders are read with what is below
-// them, of files that end in .yaml, .yml or .json. With whole, objects keep all of their fields; else
-// those that the rules of a move look at.
+// Dump reads the objects of files and folders: YAML and JSON, single objects and lists in the output of kubectl, and
+// the output of `clusterctl move --to-directory`. Of folders, it reads all files below that end in .yaml, .yml or
+// .json. With whole, objects keep all of their fields; else only those that the rules of a move read.
 //
-// What can't be read becomes a problem of the world, and the rest is there. The error is ErrNoDump
-// where there are no such files, or that of reading one.
+// Unreadable parts become problems of the world. The error is ErrNoDump if there are no such files, or that of reading
+// one.
 func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 	var files []string
 	for _, path := range paths {
@@ -44,7 +43,7 @@ func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 	parts := make([]reader, len(files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	// Small files are taken by the hundred: a goroutine for each would cost more than reading it.
+	// Small files are read in groups: a goroutine for each would cost more than reading it.
 	const batch = 100
 	for start := 0; start < len(files); start += batch {
 		group.Go(func() error {
@@ -124,7 +123,7 @@ func readDumpFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// setKinds sets the kinds: those of the CRDs, and what must be assumed where there are none.
+// setKinds sets the kinds: those of the CRDs, and what must be assumed if there are none.
 func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 	w.Kinds = KindsOf(crds...)
 	if len(crds) > 0 {
@@ -154,7 +153,7 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// isBackup says whether all files are named as clusterctl names them.
+// isBackup reports whether all files are named as clusterctl names them.
 func (w *World) isBackup() bool {
 	for i := range w.Objects {
 		if filepath.Base(w.Objects[i].Place.File) != FileName(w.Objects[i].Object) {
@@ -182,7 +181,7 @@ func (w *World) dropDuplicates() {
 	w.Objects = kept
 }
 
-// where names the place of an object in a dump.
+// where returns the place of an object in a dump.
 func (o *Object) where() string {
 	if o.Place.Line > 0 {
 		return fmt.Sprintf("%s:%d", o.Place.File, o.Place.Line)
@@ -190,7 +189,7 @@ func (o *Object) where() string {
 	return o.Place.File
 }
 
-// checkUIDs tells of objects without UIDs, and of UIDs that several objects have.
+// checkUIDs reports objects without UIDs, and UIDs of several objects.
 func (w *World) checkUIDs() {
 	owners := map[types.UID]int{}
 	missing, first := 0, ""

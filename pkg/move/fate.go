@@ -6,11 +6,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Fate is what becomes of an object in a move.
+// Fate is the result of a move for an object.
 type Fate string
 
-// The fates. Copied objects are created in the target and stay in the source; objects apart have
-// nothing to do with the move; absent ones were not read, and are only named as owners.
+// The fates. Copied objects are created in the target and stay in the source; objects apart are unrelated to the move;
+// absent ones were not read, and are only named as owners.
 const (
 	FateMoved  Fate = "moved"
 	FateCopied Fate = "copied"
@@ -23,25 +23,25 @@ const (
 type Member struct {
 	manifest.Object
 	Fate Fate
-	// Why says why it has the fate.
+	// Why is the reason for the fate.
 	Why string
-	// Step is which group of the move creates it, from 1; 0 is none.
+	// Step is the group of the move that creates it, from 1; 0 means none.
 	Step   int
 	Owners []Link
-	// Stops end the move because of this object.
+	// Stops are the reasons why the move ends because of this object.
 	Stops []string
 }
 
 // Link leads to an owner.
 type Link struct {
-	// At is the owner's place in the list of members.
+	// At is the owner's index in the list of members.
 	At int
-	// Soft says that there is no owner reference, and clusterctl links the two all the same.
+	// Soft means that clusterctl links the two without an owner reference.
 	Soft bool
 }
 
-// Members returns all objects of the graph with what a plan of it does to them, and with the objects
-// left behind that a move does not read; ordered by kind, namespace and name.
+// Members returns all objects of the graph with their fates in a plan, and the left-behind objects that a move does not
+// read; ordered by kind, namespace and name.
 func (g *Graph) Members(p *Plan) []Member {
 	fates := fatesOf(p)
 	why := newReasons(g)
@@ -74,7 +74,7 @@ func (g *Graph) Members(p *Plan) []Member {
 			g.linkUnread(&members[i], o, at)
 		}
 	}
-	// The fates that are left are of objects that aren't nodes, as a move doesn't read them.
+	// The remaining fates belong to objects that aren't nodes, because a move doesn't read them.
 	for i := range g.world.Objects {
 		o := &g.world.Objects[i]
 		if m, ok := fates[o.Object]; ok {
@@ -107,7 +107,7 @@ func (g *Graph) linkUnread(m *Member, o *Object, at map[*Node]int) {
 	}
 }
 
-// fatesOf returns what a plan does to each of its objects, without the owners.
+// fatesOf returns the fate of each object of a plan, without the owners.
 func fatesOf(p *Plan) map[manifest.Object]Member {
 	fates := map[manifest.Object]Member{}
 	for _, group := range p.Groups {

@@ -15,60 +15,59 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
-// Node is an object that a move has read, or one that is only known as the owner of another.
+// Node is an object that a move reads, or one that is only known as the owner of another.
 type Node struct {
-	// Object is what was read; of a node that is virtual, only the name that its owner reference gives.
+	// Object is the object; for a virtual node, only the name in its owner reference.
 	Object *Object
-	// Virtual says that the object was named as an owner and not read: it does not exist, or it is not
-	// of a kind or namespace that a move reads.
+	// Virtual means that the object was named as an owner but not read: it does not exist, or a move does not read its
+	// kind or namespace.
 	Virtual bool
-	// Owners have their references in the object. SoftOwners are those that clusterctl adds by itself.
+	// Owners have references in the object. SoftOwners are those that clusterctl adds.
 	Owners, SoftOwners []*Node
 	// Dependents are the nodes whose owners or soft owners have this one.
 	Dependents []*Node
 
 	kind schema.GroupKind
-	// The following are clusterctl's, by the same names.
+	// The following fields have the names of clusterctl's.
 	forceMove, forceMoveHierarchy, isGlobal, shouldNotDelete bool
-	// byCRD says that forceMove and forceMoveHierarchy come of the kind and not of the object's labels.
+	// byCRD means that forceMove and forceMoveHierarchy come from the kind, not from the object's labels.
 	byCRD bool
 	// tenant is the nearest object with a move hierarchy to which the node belongs, and via the owner
 	// on the way there; global likewise is the cluster-scoped one. nil is none.
 	tenant, via, global *Node
-	// keptFor is the ClusterClass for whose sake the node is not deleted.
+	// keptFor is the ClusterClass because of which the node is not deleted.
 	keptFor *Node
-	// cluster and class are what the object says as a Cluster or a ClusterClass.
+	// cluster and class are the object as a Cluster or a ClusterClass.
 	cluster *clusterv1.Cluster
 	class   *clusterv1.ClusterClass
-	// group is where in the move sequence the node is, from 1; 0 is nowhere.
+	// group is the node's group in the move sequence, from 1; 0 means none.
 	group int
 }
 
-// moves says whether the node is one that clusterctl wants to move: it belongs to a hierarchy, or is
-// labelled.
+// moves reports whether clusterctl wants to move the node: it belongs to a hierarchy, or has a label.
 func (n *Node) moves() bool { return n.tenant != nil || n.forceMove }
 
-// Graph is what clusterctl knows of the objects of a namespace once it has discovered them.
+// Graph is clusterctl's knowledge of the objects of a namespace after discovery.
 type Graph struct {
-	// Namespace is that which is moved; "" is all.
+	// Namespace is the moved namespace; "" means all.
 	Namespace string
-	// Nodes are in an order that depends on nothing but the objects.
+	// Nodes are in an order that depends only on the objects.
 	Nodes []*Node
-	// Stops end a move before it has moved anything.
+	// Stops end a move before it has moved any object.
 	Stops []Stop
 
 	world *World
 	byUID map[types.UID]*Node
 	byKey map[key]int
-	// elsewhere has the Clusters of other namespaces.
+	// elsewhere contains the Clusters of other namespaces.
 	elsewhere []*clusterv1.Cluster
 }
 
-// Stop is a reason for which clusterctl ends with an error before it moves anything.
+// Stop is a reason for clusterctl to end with an error before it moves any object.
 type Stop struct {
 	Object manifest.Object `json:"object"`
 	Why    string          `json:"why"`
-	// DryRun and ToDirectory say that it ends `clusterctl move` with the flag of that name as well.
+	// DryRun and ToDirectory mean that it also ends `clusterctl move` with the flag of that name.
 	DryRun      bool `json:"dryRun"`
 	ToDirectory bool `json:"toDirectory"`
 }
@@ -85,8 +84,8 @@ func (g *Graph) stop(o manifest.Object, ends int, format string, args ...any) {
 	g.Stops = append(g.Stops, Stop{Object: o, DryRun: ends >= dryRuns, ToDirectory: ends >= backups, Why: fmt.Sprintf(format, args...)})
 }
 
-// Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces.
-// Objects that can't be read as what their kinds say become problems of the world.
+// Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces. Objects that don't
+// fit the type of their kind become problems of the world.
 func Discover(ctx context.Context, world *World, namespace string) *Graph {
 	g := &Graph{Namespace: namespace, world: world, byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]int, len(world.Objects))}
 	order := make([]int, len(world.Objects))
@@ -120,7 +119,7 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 	return g
 }
 
-// reads says whether discovery lists an object.
+// reads reports whether discovery lists an object.
 func (g *Graph) reads(o *Object, providers sets.Set[string]) bool {
 	kind, known := g.world.Kinds[o.GroupKind()]
 	switch {
@@ -132,7 +131,7 @@ func (g *Graph) reads(o *Object, providers sets.Set[string]) bool {
 	return kind.GroupKind == secretKind && providers.Has(o.Namespace)
 }
 
-// uid returns an object's UID, or what stands for it where the source has none.
+// uid returns an object's UID, or its replacement if the source has none.
 func uid(o *Object) types.UID {
 	if o.UID != "" {
 		return o.UID
@@ -140,7 +139,7 @@ func uid(o *Object) types.UID {
 	return uidOfName(o.key())
 }
 
-// uidOfName stands for the UID of an object that is known by its name alone. No UID has a space.
+// uidOfName replaces the UID of an object that is known only by its name. UIDs contain no spaces.
 func uidOfName(k key) types.UID {
 	return types.UID(k.Group + " " + k.Kind + " " + k.namespace + " " + k.name)
 }
@@ -169,13 +168,13 @@ func (g *Graph) add(ctx context.Context, o *Object) *Node {
 	return n
 }
 
-// owner returns the node of an owner reference, a virtual one where it was not read yet.
+// owner returns the node of an owner reference, a virtual one if it was not read yet.
 func (g *Graph) owner(o *Object, i int) *Node {
 	reference := o.Owners[i]
 	id := reference.UID
 	gk := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind()
 	if _, known := g.byUID[id]; id == "" || !known {
-		// A source without UIDs: owners are in the namespace of what they own, or in none.
+		// A source without UIDs: owners are in the namespace of the object, or cluster-scoped.
 		for _, namespace := range []string{o.Namespace, ""} {
 			if at, ok := g.byKey[key{GroupKind: gk, namespace: namespace, name: reference.Name}]; ok && (id == "" || g.world.Objects[at].UID == "") {
 				id = uid(&g.world.Objects[at])
@@ -198,7 +197,7 @@ func (g *Graph) owner(o *Object, i int) *Node {
 	return n
 }
 
-// setLabels notes what the labels of an object and of its kind ask for.
+// setLabels records the move labels of an object and of its kind.
 func (g *Graph) setLabels(n *Node) {
 	_, n.forceMove = n.Object.Labels[clusterctlv1.ClusterctlMoveLabel]
 	_, n.forceMoveHierarchy = n.Object.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
@@ -209,7 +208,7 @@ func (g *Graph) setLabels(n *Node) {
 	n.isGlobal = kind.ClusterScoped
 }
 
-// readContent reads what the rules need of Clusters and ClusterClasses.
+// readContent reads the fields of Clusters and ClusterClasses that the rules need.
 func (n *Node) readContent(ctx context.Context) error {
 	var err error
 	switch n.kind {
@@ -221,8 +220,8 @@ func (n *Node) readContent(ctx context.Context) error {
 	return err
 }
 
-// addClasses adds the ClusterClasses in other namespaces that Clusters name, with the templates that
-// those refer to, of whatever kind. clusterctl gets each by its name, and ends where one is missing.
+// addClasses adds the ClusterClasses in other namespaces that Clusters name, with the templates that they refer to, of
+// any kind. clusterctl gets each by its name, and ends if one is missing.
 func (g *Graph) addClasses(ctx context.Context) {
 	seen := sets.New[types.NamespacedName]()
 	for _, n := range slices.Clone(g.Nodes) {

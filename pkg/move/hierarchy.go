@@ -7,9 +7,8 @@ import (
 	secretutil "sigs.k8s.io/cluster-api/util/secret"
 )
 
-// setSoftOwners adds the owners that have no references: a Cluster owns the Secrets that are called
-// after it and have no owner, and the ClusterResourceSetBinding that names it; a ClusterClass owns the
-// Clusters that name it.
+// setSoftOwners adds the owners without references: a Cluster owns the Secrets that have its name as a prefix and no
+// owner, and the ClusterResourceSetBinding that names it; a ClusterClass owns the Clusters that name it.
 func (g *Graph) setSoftOwners() {
 	clusters, classes := map[types.NamespacedName]*Node{}, map[types.NamespacedName]*Node{}
 	for _, n := range g.Nodes {
@@ -57,8 +56,8 @@ func (g *Graph) link() {
 	}
 }
 
-// setTenants sets which hierarchies that move, and which of cluster-scoped objects, the nodes belong to.
-// All hierarchies are walked at once and breadth first, so each node gets the nearest.
+// setTenants sets the hierarchies to which the nodes belong, of namespaced and of cluster-scoped objects. It walks all
+// hierarchies together and breadth first, so that each node gets the nearest.
 func (g *Graph) setTenants() {
 	var heads, globals []*Node
 	for _, n := range g.Nodes {
@@ -87,8 +86,8 @@ func (g *Graph) setTenants() {
 	})
 }
 
-// walkDependents calls visit for each dependent of some nodes, breadth first, and goes on from those for
-// which it returns true.
+// walkDependents calls visit for each dependent of some nodes, breadth first, and continues from those for which it
+// returns true.
 func walkDependents(from []*Node, visit func(owner, dependent *Node) bool) {
 	for len(from) > 0 {
 		owner := from[0]
@@ -101,8 +100,8 @@ func walkDependents(from []*Node, visit func(owner, dependent *Node) bool) {
 	}
 }
 
-// setShouldNotDelete keeps ClusterClasses in the source that other namespaces have or use, with all
-// that they own by references.
+// setShouldNotDelete keeps ClusterClasses in the source that other namespaces contain or use, with all objects that
+// they own by references.
 func (g *Graph) setShouldNotDelete() {
 	if g.Namespace == "" {
 		return
@@ -120,7 +119,7 @@ func (g *Graph) setShouldNotDelete() {
 	}
 }
 
-// keep marks a class and what it owns.
+// keep marks a class and the objects that it owns.
 func keep(class *Node) {
 	class.shouldNotDelete, class.keptFor = true, class
 	walkDependents([]*Node{class}, func(owner, dependent *Node) bool {
@@ -132,8 +131,8 @@ func keep(class *Node) {
 	})
 }
 
-// setSequence puts the nodes that move into groups: each comes after all of its owners. A node with an
-// owner in no group gets no group either, and is not moved.
+// setSequence puts the nodes that move into groups: each comes after all of its owners. A node whose owner is in no
+// group gets no group either, and is not moved.
 func (g *Graph) setSequence() {
 	missing := make(map[*Node]int, len(g.Nodes))
 	var group []*Node

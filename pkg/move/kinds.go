@@ -92,7 +92,7 @@ func (k Kinds) assume(o *Object) {
 	k[gk] = Kind{GroupKind: gk, ClusterScoped: o.Namespace == "", Move: hierarchiesOfCore[gk], MoveHierarchy: hierarchiesOfCore[gk]}
 }
 
-// isOfKubernetes says whether a group belongs to Kubernetes itself.
+// isOfKubernetes reports whether a group belongs to Kubernetes itself.
 func isOfKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".x-k8s.io")
 }

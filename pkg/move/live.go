@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// pageSize is how many objects are asked for at once, and requests how many requests run at a time.
+	// pageSize is the number of objects in one request, and requests the number of concurrent requests.
 	pageSize = 500
 	requests = 8
-	// requestTimeout is for one request: a page of objects, or finding out that nobody answers.
+	// requestTimeout is the time limit of one request: a page of objects, or a connection attempt.
 	requestTimeout = 30 * time.Second
 )
 
-// Connect returns how to reach the cluster of a kubeconfig and a context, and the namespace of that
-// context. "" stands for what kubectl would take. The error is ErrKubeconfig.
+// Connect returns the configuration for the cluster of a kubeconfig and a context, and the namespace of that context.
+// "" means kubectl's default. The error is ErrKubeconfig.
 func Connect(kubeconfig, kubeContext string) (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -60,10 +60,10 @@ type live struct {
 	whole bool
 }
 
-// Live reads of a management cluster what a move of a namespace reads, in pages; "" is all namespaces.
-// Of most objects it reads the metadata only. It reads cluster-scoped ones that head a move hierarchy in
-// whole; with whole, all objects but Secrets and ConfigMaps. What the credentials don't permit to read becomes a problem that names the rule to
-// add. The error is ErrUnreachable, ErrUnauthorized, or that of the API server.
+// Live reads the objects of a management cluster that a move of a namespace reads, in pages; "" means all namespaces.
+// Of most objects it reads only the metadata. It reads cluster-scoped ones that head a move hierarchy completely and,
+// with whole, all objects except Secrets and ConfigMaps. A resource that the credentials may not read becomes a problem
+// that names the rule to add. The error is ErrUnreachable, ErrUnauthorized, or that of the API server.
 func Live(ctx context.Context, config *rest.Config, namespace string, whole bool) (*World, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = requestTimeout

@@ -12,11 +12,11 @@ import (
 
 // The errors of a live cluster that nothing can be read of.
 var (
-	// ErrUnreachable says that no API server answers.
+	// ErrUnreachable means that no API server answers.
 	ErrUnreachable = errors.New("the API server can't be reached")
-	// ErrUnauthorized says that the API server does not take the credentials.
+	// ErrUnauthorized means that the API server does not take the credentials.
 	ErrUnauthorized = errors.New("the API server does not accept the credentials: they are wrong or have expired; renew them, e.g. by logging in again or asking for a new kubeconfig")
-	// ErrKubeconfig says that the kubeconfig does not say how to reach a cluster.
+	// ErrKubeconfig means that the kubeconfig does not say how to reach a cluster.
 	ErrKubeconfig = errors.New("the kubeconfig can't be used")
 )
 

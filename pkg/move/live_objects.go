@@ -95,7 +95,7 @@ func (l *live) readKind(ctx context.Context, kind Kind, namespace string) error 
 // listError turns the error of a list into a problem where the rest can still be read.
 func (l *live) listError(kind Kind, namespace string, err error) error {
 	switch {
-	case err == nil, apierrors.IsNotFound(err): // clusterctl passes over a kind that is not served
+	case err == nil, apierrors.IsNotFound(err): // clusterctl ignores a kind that is not served
 		return nil
 	case apierrors.IsForbidden(err):
 		l.forbidden(kind.resource(), namespace, "")

@@ -56,7 +56,7 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// TestForbidden: a user sees what he may, and is told which rules he lacks; with those, nothing is lacking.
+// TestForbidden: a user gets the permitted objects and the missing rules; with these rules, all objects.
 func TestForbidden(t *testing.T) {
 	w := theWorld(t)
 	s := newScenario(2000, "forbidden")
@@ -138,7 +138,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestNoCRDs: who may not read CRDs still sees objects, marked as incomplete.
+// TestNoCRDs: a user who may not read CRDs gets the objects, marked as incomplete.
 func TestNoCRDs(t *testing.T) {
 	w := theWorld(t)
 	s := newScenario(2002, "nocrds")

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Plan is what `clusterctl move` would do. As JSON, its schema is docs/move-plan.schema.json.
+// Plan is the effect of `clusterctl move`. As JSON, its schema is docs/move-plan.schema.json.
 type Plan struct {
 	// Source says what the plan was made of; Namespace is that which is moved, "" being all.
 	Source    string `json:"source"`
@@ -18,13 +18,12 @@ type Plan struct {
 	Incomplete  bool      `json:"incomplete"`
 	Problems    []Problem `json:"problems,omitempty"`
 	Assumptions []string  `json:"assumptions,omitempty"`
-	// Stops end the move before anything is moved; the rest is what would happen without them.
+	// Stops end the move before any object is moved; the rest is the effect without them.
 	Stops []Stop `json:"stops,omitempty"`
 	// Groups are created one after the other, the objects of a group in any order. Objects are deleted
 	// from the source group by group from the last to the first.
 	Groups [][]Moved `json:"groups"`
-	// LeftBehind stay in the source without a copy, and belong to Cluster API, a provider, or to
-	// something that is moved.
+	// LeftBehind stay in the source without a copy, and belong to Cluster API, a provider, or a moved object.
 	LeftBehind []Left `json:"leftBehind"`
 	// Apart are ConfigMaps and Secrets that were read and have nothing to do with a move, and objects of
 	// which only the labels of a CRD that is not here decide.
@@ -35,16 +34,16 @@ type Plan struct {
 type Moved struct {
 	Object manifest.Object `json:"object"`
 	UID    types.UID       `json:"uid,omitempty"`
-	// Why says why it is moved.
+	// Why is the reason for the move.
 	Why string `json:"why"`
-	// IfThere is what happens where the target has the object already.
+	// IfThere is the action if the target already has the object.
 	IfThere Action `json:"ifThere" jsonschema:"enum=update,enum=leave"`
 	// Deleted says that it is deleted from the source; else Kept says why it is not.
 	Deleted bool   `json:"deleted"`
 	Kept    string `json:"kept,omitempty"`
 }
 
-// Action is what happens to an object of the target that is there before the move.
+// Action is the action for an existing object of the target.
 type Action string
 
 // The actions: objects of global hierarchies are left as they are.
@@ -58,11 +57,11 @@ type Left struct {
 	Object manifest.Object `json:"object"`
 	UID    types.UID       `json:"uid,omitempty"`
 	Why    string          `json:"why"`
-	// Linked says that it belongs to something that is moved, and that clusterctl drops it all the same.
+	// Linked means that it belongs to a moved object, and that clusterctl leaves it behind nevertheless.
 	Linked bool `json:"linked"`
 }
 
-// Plan returns what a move would do to the objects of the graph.
+// Plan returns the effect of a move on the objects of the graph.
 func (g *Graph) Plan() *Plan {
 	p := &Plan{
 		Source: g.world.Source, Namespace: g.Namespace, Stops: g.Stops,
@@ -103,7 +102,7 @@ func (n *Node) left(why string, linked bool) Left {
 	return Left{Object: n.Object.Object, UID: n.Object.UID, Why: why, Linked: linked}
 }
 
-// moved says what happens to an object that is moved.
+// moved returns the effect on an object that is moved.
 func (g *Graph) moved(n *Node) Moved {
 	m := Moved{Object: n.Object.Object, UID: n.Object.UID, Why: whyMoved(n), IfThere: Update, Deleted: true}
 	if n.isGlobal || n.global != nil {
@@ -125,7 +124,7 @@ func (g *Graph) moved(n *Node) Moved {
 	return m
 }
 
-// whyMoved says why an object is moved.
+// whyMoved returns the reason for moving an object.
 func whyMoved(n *Node) string {
 	switch {
 	case n.tenant == n && hierarchiesOfCore[n.kind] && n.byCRD:
@@ -182,8 +181,8 @@ func (p *Plan) Deletions() [][]Moved {
 	return groups
 }
 
-// Clashes returns the names of files that `clusterctl move --to-directory` would write for several
-// objects, of which it keeps one: it names files by kind, namespace and name, without the group.
+// Clashes returns the names of files that `clusterctl move --to-directory` would write for several objects, of which it
+// keeps one: the name consists of kind, namespace and name, without the group.
 func (p *Plan) Clashes() []string {
 	seen := map[string]int{}
 	var names []string

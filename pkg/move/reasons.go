@@ -10,10 +10,10 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// reasons tells why objects are not moved.
+// reasons determines why objects are not moved.
 type reasons struct {
 	g *Graph
-	// byUID has the objects that a move does not read.
+	// byUID contains the objects that a move does not read.
 	byUID map[types.UID]*Object
 	// cycle is the cycle of owners that each node is in or belongs to, once it was looked for.
 	cycle map[*Node][]*Node
@@ -30,8 +30,8 @@ func newReasons(g *Graph) *reasons {
 	return r
 }
 
-// stuck says why an object that clusterctl wants to move never gets its turn: one of its owners is in
-// no group, as it is not read, is not moved itself, or is in a cycle.
+// stuck returns why an object that clusterctl wants to move is in no group: one of its owners is not read, is not moved
+// itself, or is in a cycle.
 func (r *reasons) stuck(n *Node) string {
 	for _, owner := range slices.Concat(n.Owners, n.SoftOwners) {
 		switch {
@@ -60,8 +60,8 @@ func cycleText(cycle []*Node) string {
 	return text.String() + cycle[0].Object.String()
 }
 
-// cycleOf follows the first owner that is stuck until a node comes twice, and returns the nodes from
-// there on; nil where the way ends. What was found is kept for all nodes on the way.
+// cycleOf follows the first stuck owner until a node repeats, and returns the nodes from there on; nil without a cycle.
+// The result is kept for all nodes on the way.
 func (r *reasons) cycleOf(n *Node) []*Node {
 	var path []*Node
 	at := map[*Node]int{}
@@ -95,7 +95,7 @@ func stuckOwner(n *Node) *Node {
 	return nil
 }
 
-// chain names the owners up to the one that is to blame, at most five of them.
+// chain names the owners up to the cause, at most five of them.
 func (r *reasons) chain(n *Node) string {
 	var names []string
 	for owner := stuckOwner(n); owner != nil; owner = stuckOwner(owner) {
@@ -115,7 +115,7 @@ func (r *reasons) name(n *Node) string {
 	return n.Object.String()
 }
 
-// absent says why a move does not read an owner.
+// absent returns why a move does not read an owner.
 func (r *reasons) absent(owner, of *Node) string {
 	o, known := r.byUID[owner.Object.UID]
 	_, read := r.g.world.Kinds[owner.kind]
@@ -130,7 +130,7 @@ func (r *reasons) absent(owner, of *Node) string {
 	return fmt.Sprintf("does not exist (UID %s)", owner.Object.UID)
 }
 
-// unlinked says why clusterctl does not want to move an object.
+// unlinked returns why clusterctl does not want to move an object.
 func (r *reasons) unlinked(n *Node) string {
 	if n.kind == providerKind {
 		return "it is clusterctl's own list of providers: `clusterctl init` makes that of the target"
@@ -152,8 +152,8 @@ func (r *reasons) unlinked(n *Node) string {
 	return fmt.Sprintf("its owner %s is not moved either", owner.Object)
 }
 
-// notRead returns the objects that a move does not read although an owner of theirs is moved: their
-// kinds lack clusterctl's label. Only sources that have such objects know of them.
+// notRead returns the objects that a move does not read although one of their owners is moved: their kinds lack
+// clusterctl's label. Only some sources contain such objects.
 func (r *reasons) notRead() []Left {
 	var left []Left
 	for i := range r.g.world.Objects {

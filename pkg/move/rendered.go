@@ -22,10 +22,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
-// Rendered makes the world that a flavor of a release becomes, "" being the default one: rendered with
-// these values, its topologies expanded, with the owner references that Cluster API's controllers set.
-// Kinds of other providers come from the releases with. What controllers make later is not there:
-// they own what they make. The error is clusterctl's, or that of a release's CRDs.
+// Rendered returns the world for a flavor of a release, "" being the default one: rendered with these values, its
+// topologies expanded, with the owner references that Cluster API's controllers set. Kinds of other providers come from
+// the releases with. It contains no objects that controllers create later, which their creators own. The error is
+// clusterctl's, or that of a release's CRDs.
 func Rendered(ctx context.Context, r *release.Release, flavor string, values map[string]string, with ...*release.Release) (*World, error) {
 	rendered, err := templates.Render(ctx, r, flavor, values)
 	if err != nil {
@@ -70,7 +70,7 @@ func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.Cust
 	return w
 }
 
-// replaced returns objects with those of a second list in place of the first's of the same names.
+// replaced returns objects, with those of a second list instead of the ones with the same names.
 func replaced(objects, with []unstructured.Unstructured) []unstructured.Unstructured {
 	name := func(o unstructured.Unstructured) key {
 		return key{GroupKind: o.GroupVersionKind().GroupKind(), namespace: o.GetNamespace(), name: o.GetName()}
@@ -107,7 +107,7 @@ type ownership struct {
 	// kind is that of the objects whose fields refer; an empty kind stands for all kinds that the
 	// field controlPlaneRef of a Cluster names.
 	kind schema.GroupKind
-	// byCluster says that the Cluster becomes the owner, instead of the object that refers.
+	// byCluster means that the Cluster becomes the owner, instead of the referring object.
 	byCluster bool
 	// fields are paths of references; a step that is a list stands for all of its items.
 	fields [][]string
@@ -142,7 +142,7 @@ var ownedByCluster = []schema.GroupKind{
 	machineKind, coreKind("MachineDeployment"), coreKind("MachineSet"), coreKind("MachinePool"), coreKind("MachineHealthCheck"),
 }
 
-// own sets the owner references that controllers would.
+// own sets the owner references that controllers would set.
 func (w *World) own() {
 	at := map[key]int{}
 	for i := range w.Objects {
@@ -310,7 +310,7 @@ func allReferences(value any) []guess {
 	return guesses
 }
 
-// fits says whether the reference may be one to an object of a kind. Without a kind of its own, the
+// fits reports whether the reference may be one to an object of a kind. Without a kind of its own, the
 // field has to be called after it: dataTemplate, rosaRoleConfigRef.
 func (g guess) fits(gk schema.GroupKind, ownGroup string) bool {
 	if g.Group != "" && g.Group != gk.Group || g.Group == "" && gk.Group != ownGroup {

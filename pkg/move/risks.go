@@ -17,22 +17,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Risk is something about an object for which a move loses it, takes too much, or does not start.
+// Risk is a property of an object for which a move loses it, moves too much, or does not start.
 type Risk struct {
-	// Rule is the id of the rule: that of the check that tells of it.
+	// Rule is the ID of the rule, which is the ID of its check.
 	Rule   string
 	Object *Object
-	// Path is the field, none for the object as a whole.
+	// Path is the field, empty for the object as a whole.
 	Path []any
-	// Message says what is wrong and what comes of it, and Fix what to do.
+	// Message says what is wrong with which consequence, and Fix what to do.
 	Message, Fix string
 }
 
-// finder looks for the risks of all rules in a graph.
+// finder finds the risks of all rules in a graph.
 type finder struct {
 	*Graph
 	why *reasons
-	// objects are all of the world by UID, also those that a move does not read.
+	// objects are all objects of the world by UID, including those that a move does not read.
 	objects map[types.UID]*Object
 	risks   []Risk
 }
@@ -43,8 +43,8 @@ var rules = []func(*finder){
 	(*finder).identities, (*finder).secrets, (*finder).classes, (*finder).stopping,
 }
 
-// Risks returns what is risky about moving the objects of the graph, in the order of objects and rules.
-// Rules on what objects refer to need worlds with whole objects.
+// Risks returns the risks of moving the objects of the graph, in the order of objects and rules. Rules about references
+// need worlds with whole objects.
 func (g *Graph) Risks() []Risk {
 	f := &finder{Graph: g, why: newReasons(g), objects: make(map[types.UID]*Object, len(g.world.Objects))}
 	for i := range g.world.Objects {
@@ -63,13 +63,13 @@ func (f *finder) add(rule string, o *Object, path []any, fix, format string, arg
 	f.risks = append(f.risks, Risk{Rule: rule, Object: o, Path: path, Fix: fix, Message: fmt.Sprintf(format, args...)})
 }
 
-// isOther says whether a node is a ConfigMap, a Secret or clusterctl's inventory, which a move reads
-// and which are rarely meant.
+// isOther reports whether a node is a ConfigMap, a Secret or clusterctl's inventory, which a move reads but which are
+// rarely relevant.
 func (n *Node) isOther() bool {
 	return n.kind == secretKind || n.kind == configMapKind || n.kind == providerKind
 }
 
-// orphans finds what nothing links to anything that moves. Of a tree of them, the root is told.
+// orphans finds objects without a link to a moved object. Of a tree of them, it reports the root.
 func (f *finder) orphans() {
 	for _, n := range f.Nodes {
 		if n.Virtual || n.moves() || n.isGlobal || n.isOther() || len(n.Owners) > 0 || f.world.Kinds[n.kind].Unknown {
@@ -77,11 +77,11 @@ func (f *finder) orphans() {
 		}
 		f.add("orphan", n.Object, nil,
 			"let its controller make an object that leads to the Cluster its owner, or label it or its CRD "+clusterctlv1.ClusterctlMoveLabel,
-			"nothing links it to a Cluster, a ClusterResourceSet or a move hierarchy: `clusterctl move` leaves it behind")
+			"it has no link to a Cluster, a ClusterResourceSet or a move hierarchy: `clusterctl move` leaves it behind")
 	}
 }
 
-// danglingOwners finds owners that are not among what a move reads.
+// danglingOwners finds owners that a move does not read.
 func (f *finder) danglingOwners() {
 	for _, n := range f.Nodes {
 		if n.Virtual || n.isOther() && !n.moves() {
@@ -89,19 +89,19 @@ func (f *finder) danglingOwners() {
 		}
 		for _, owner := range n.Owners {
 			if !owner.Virtual || f.objects[owner.Object.UID] != nil && f.objects[owner.Object.UID].Namespace != n.Object.Namespace && f.objects[owner.Object.UID].Namespace != "" {
-				continue // in another namespace: owner-scope tells of it
+				continue // in another namespace: owner-scope reports it
 			}
-			result := "`clusterctl move` leaves it behind, with all that it owns"
+			result := "`clusterctl move` leaves it behind, with all objects that it owns"
 			if owner.kind == clusterKind || owner.kind == classKind {
 				result = "`clusterctl move` fails to get it, and moves nothing of the namespace"
 			}
-			f.add("dangling-owner", n.Object, []any{"metadata", "ownerReferences"}, "take the owner reference out, or let its kind be installed by clusterctl",
+			f.add("dangling-owner", n.Object, []any{"metadata", "ownerReferences"}, "remove the owner reference, or let clusterctl install its kind",
 				"its owner %s %s: %s", f.why.name(owner), f.why.absent(owner, n), result)
 		}
 	}
 }
 
-// cycles finds cycles of owners, and tells of each at its first object.
+// cycles finds cycles of owners, and reports each at its first object.
 func (f *finder) cycles() {
 	reported := map[*Node]bool{}
 	for _, n := range f.Nodes {
@@ -116,8 +116,8 @@ func (f *finder) cycles() {
 		for _, c := range cycle {
 			reported[c] = true
 		}
-		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "take out the owner reference that goes back",
-			"owners go round in a circle, and none comes first: %s: `clusterctl move` leaves them and all that they own behind", cycleText(cycle))
+		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "remove the owner reference that closes the cycle",
+			"owner references form a cycle, so none comes first: %s: `clusterctl move` leaves these objects and all that they own behind", cycleText(cycle))
 	}
 }
 
@@ -136,21 +136,21 @@ func (f *finder) ownersOfReferences() {
 			if owner := f.ownerOf(n.Object, i); owner != nil && owner.Namespace != "" && owner.Namespace != n.Object.Namespace {
 				what := "it is in another namespace than"
 				if n.Object.Namespace == "" {
-					what = "it has no namespace, unlike"
+					what = "it is cluster-scoped, unlike"
 				}
 				f.add("owner-scope", n.Object, path, "use a label or a field instead of an owner reference",
-					"%s its owner %s: Kubernetes takes the owner for missing and may delete the object, and `clusterctl move` does not follow the reference", what, owner.Object)
+					"%s its owner %s: Kubernetes treats the owner as missing and may delete the object, and `clusterctl move` does not follow the reference", what, owner.Object)
 			}
 			gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 			kind, known := f.world.Kinds[gvk.GroupKind()]
 			if known && len(kind.Served) > 0 && !slices.Contains(kind.Served, gvk.Version) {
 				f.add("owner-version", n.Object, append(path, "apiVersion"), "let its controller set the reference again with a version that is served",
-					"it names its owner %s %s as %s, and served are %s: clusterctl may read the owner by that version, and fails", r.Kind, r.Name, r.APIVersion, strings.Join(kind.Served, ", "))
+					"it names its owner %s %s as %s, but the served versions are %s: clusterctl may read the owner in that version, and fail", r.Kind, r.Name, r.APIVersion, strings.Join(kind.Served, ", "))
 			}
 		}
 		if controllers > 1 {
-			f.add("two-controllers", n.Object, []any{"metadata", "ownerReferences"}, "leave controller: true to one owner",
-				"%d owners are its controller, and Kubernetes takes one: the target of a move refuses the object", controllers)
+			f.add("two-controllers", n.Object, []any{"metadata", "ownerReferences"}, "keep controller: true for one owner only",
+				"%d owners are its controller, but Kubernetes allows only one: the target of a move refuses the object", controllers)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (f *finder) ownerOf(o *Object, i int) *Object {
 	return f.objects[o.Owners[i].UID]
 }
 
-// identities finds objects without a namespace that are not moved, and that objects which are refer to.
+// identities finds cluster-scoped objects that are not moved, and to which moved objects refer.
 func (f *finder) identities() {
 	left := map[string][]*Node{}
 	for _, n := range f.Nodes {
@@ -183,17 +183,17 @@ func (f *finder) identities() {
 				}
 				reported[n] = true
 				f.add("identity-move", n.Object, nil, "label its CRD "+clusterctlv1.ClusterctlMoveHierarchyLabel,
-					"%s refers to it, it has no namespace, and neither it nor its CRD has a label to move it: `clusterctl move` leaves it behind", from.Object)
+					"%s refers to it, it is cluster-scoped, and neither it nor its CRD has a label to move it: `clusterctl move` leaves it behind", from.Object)
 			}
 		}
 	}
 }
 
-// secrets finds Secrets that are not moved, and that objects which are name.
+// secrets finds Secrets that are not moved, and that moved objects name.
 func (f *finder) secrets() {
 	for n, from := range f.namedSecrets() {
 		f.add("secret-unlinked", n.Object, nil, fmt.Sprintf("label it %s: \"\", or let a controller own it", clusterctlv1.ClusterctlMoveLabel),
-			"%s names it, and nothing links it to what is moved: `clusterctl move` leaves it behind", from.Object)
+			"%s names it, but it has no link to a moved object: `clusterctl move` leaves it behind", from.Object)
 	}
 }
 
@@ -250,7 +250,7 @@ func secretsOf(spec any) []types.NamespacedName {
 	return secrets
 }
 
-// classes finds Clusters with classes of other namespaces, which are copied and not moved.
+// classes finds Clusters with classes of other namespaces, which are copied, not moved.
 func (f *finder) classes() {
 	for _, n := range f.Nodes {
 		if n.cluster == nil || !n.cluster.Spec.Topology.IsDefined() {
@@ -258,12 +258,12 @@ func (f *finder) classes() {
 		}
 		if class := n.cluster.GetClassKey(); class.Namespace != n.Object.Namespace {
 			f.add("class-in-other-namespace", n.Object, []any{"spec", "topology", "classRef", "namespace"}, "move the namespaces of all Clusters of the class, and delete the class in the source by hand",
-				"its ClusterClass is %s: `clusterctl move` copies the class and its templates to the target and leaves them in the source too, and later changes to one do not reach the other", class)
+				"its ClusterClass is %s: `clusterctl move` copies the class and its templates to the target and also leaves them in the source, and later changes to one do not reach the other", class)
 		}
 	}
 }
 
-// stopping finds what keeps a move from starting: pauses, and the annotation that blocks it.
+// stopping finds the obstacles to a move: pauses, and the annotation that blocks it.
 func (f *finder) stopping() {
 	for _, n := range f.Nodes {
 		if n.Virtual {
@@ -271,10 +271,10 @@ func (f *finder) stopping() {
 		}
 		if _, blocks := n.Object.Annotations[clusterctlv1.BlockMoveAnnotation]; blocks && n.moves() {
 			f.add("move-blocked", n.Object, []any{"metadata", "annotations", clusterctlv1.BlockMoveAnnotation}, "let its controller remove the annotation once it has stopped its work",
-				"the annotation blocks the move of the whole namespace: clusterctl waits two minutes for it to go, and ends")
+				"the annotation blocks the move of the whole namespace: clusterctl waits two minutes for its removal, and then fails")
 		}
 		const fix = "unpause it before the move: clusterctl pauses it by itself"
-		const message = "it is paused, and clusterctl refuses to move the namespace"
+		const message = "it is paused, so clusterctl refuses to move the namespace"
 		switch {
 		case (n.cluster != nil || n.class != nil) && annotations.HasPaused(n.Object.unstructured()):
 			f.add("not-paused", n.Object, []any{"metadata", "annotations", clusterv1.PausedAnnotation}, fix, message)

@@ -85,7 +85,7 @@ func indentOf(text []byte, from int) int {
 	return -1
 }
 
-// isItem says whether a line begins an item of a block list.
+// isItem reports whether a line begins an item of a block list.
 func (l line) isItem() bool {
 	text := l.text[l.indent:]
 	return text[0] == '-' && (len(text) == 1 || text[1] == ' ')

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// findStops finds what ends a move before anything is moved: clusterctl's checks of Clusters,
+// findStops finds the reasons that end a move before it moves any object: clusterctl's checks of Clusters,
 // ClusterClasses and Machines, and the annotation that blocks a move.
 func (g *Graph) findStops() {
 	for _, n := range g.Nodes {
@@ -31,7 +31,7 @@ func (g *Graph) findStops() {
 	}
 }
 
-// stopsOfCluster finds why a Cluster can't be moved now.
+// stopsOfCluster finds the reasons why a Cluster can't be moved now.
 func (g *Graph) stopsOfCluster(n *Node) {
 	o, cluster := n.Object.Object, n.cluster
 	if ptr.Deref(cluster.Spec.Paused, false) || annotations.HasPaused(cluster) {

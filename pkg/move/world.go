@@ -10,22 +10,22 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// World is what a source knows of a management cluster.
+// World is the content of a source: a management cluster, a dump or rendered templates.
 type World struct {
-	// Source says where it comes from, for people.
+	// Source names it, for people.
 	Source string
 	Kinds  Kinds
-	// Desired says that the objects are not in a cluster yet: their status is not read.
+	// Desired means that the objects are not in a cluster yet: their status is not read.
 	Desired bool
-	// Objects may be more than a move reads: the others explain what is left behind.
+	// Objects may be more than a move reads: the others explain objects that are left behind.
 	Objects []Object
-	// Assumptions say what was taken for granted because the source does not have it.
+	// Assumptions replace information that the source lacks.
 	Assumptions []string
-	// Problems say what could not be read: with one, the world is incomplete.
+	// Problems are the unreadable parts: with one, the world is incomplete.
 	Problems []Problem
 }
 
-// Problem is something that keeps a source from being read in whole.
+// Problem is an unreadable part of a source.
 type Problem struct {
 	// Where is a file with its line, or a kind of objects; "" is the source as a whole.
 	Where string `json:"where,omitempty"`
@@ -58,8 +58,8 @@ type NamespaceCount struct {
 	Clusters, Objects int
 }
 
-// Namespaces returns the namespaces that may be meant by a move: those with Clusters, or where there
-// are none, all with objects of Cluster API and of providers; in the order of their names.
+// Namespaces returns the candidates for a move: those with Clusters or, without any, all with objects of Cluster API
+// and of providers; in the order of their names.
 func (w *World) Namespaces() []NamespaceCount {
 	counts := map[string]*NamespaceCount{}
 	clusters := 0

@@ -1,4 +1,5 @@
-// Package pipeline writes what releases a tree from continuous integration: the pipeline's file, and targets for make.
+// Package pipeline writes the files that release a tree from continuous integration: the pipeline, and targets for
+// make.
 package pipeline
 
 import (
@@ -22,27 +23,27 @@ var (
 )
 
 const (
-	// Makefile is the file with the targets, and includeLine what the tree's own makefile gets.
+	// Makefile is the file with the targets; includeLine includes it in the tree's makefile.
 	Makefile    = "clusterctl-release.mk"
 	includeLine = "include " + Makefile
-	// gitlabFile is the pipeline, which GitLab's own file includes.
+	// gitlabFile is the pipeline; GitLab's main file includes it.
 	gitlabFile    = ".gitlab/clusterctl-release.yml"
 	gitlabInclude = "include:\n  - local: " + gitlabFile + "\n"
 	gitlabMain    = ".gitlab-ci.yml"
 )
 
-// Names are the services that there are pipelines for.
+// Names are the supported services.
 var Names = []string{"github", "gitlab"}
 
 // File is a file to write, with its path in the tree, with forward slashes.
 type File struct {
 	Path string
 	Data []byte
-	// Extends says that the file is there, and that Data has all of it and more.
+	// Extends means that the file exists, and that Data contains it with additions.
 	Extends bool
 }
 
-// Plan is what is to be written.
+// Plan contains the files to write.
 type Plan struct {
 	Files []File
 	notes []string
@@ -64,7 +65,7 @@ func New(name, root, tool string) (*Plan, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("there is no pipeline for %q, only for %s", name, strings.Join(Names, " and "))
+		return nil, fmt.Errorf("no pipeline for %q is available, only for %s", name, strings.Join(Names, " and "))
 	}
 	p.add(Makefile, targets)
 	if err := p.includeTargets(root); err != nil {
@@ -84,8 +85,8 @@ func (p *Plan) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// Left returns what is left for the maintainer to do after the files are written. The images are those that a
-// release of the tree names: the pipeline makes none.
+// Left returns the remaining steps for the maintainer after the files are written. images are those of a release of the
+// tree: the pipeline builds none.
 func (p *Plan) Left(config *release.Config) []string {
 	var images []string
 	for _, provider := range config.Providers {
@@ -102,14 +103,14 @@ func (p *Plan) Left(config *release.Config) []string {
 	slices.Sort(images)
 	left := slices.Clone(p.notes)
 	for _, image := range slices.Compact(images) {
-		left = append(left, fmt.Sprintf("push the image %s with the version as its tag before the release: the pipeline pushes none", image))
+		left = append(left, fmt.Sprintf("push the image %s with the version as its tag before the release: the pipeline pushes no images", image))
 	}
 	return append(left, "commit these files, then push a tag vX.Y.Z to release it")
 }
 
-// includeTargets adds the targets to the tree's makefile, or makes one.
+// includeTargets adds the targets to the tree's makefile, or creates one.
 func (p *Plan) includeTargets(root string) error {
-	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // as make looks for them
+	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // in the order of make
 		text, found, err := readFile(root, name)
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func (p *Plan) includeTargets(root string) error {
 	return nil
 }
 
-// includeGitLab makes the pipeline's own file. One that is there may have an include already, and is left to the
+// includeGitLab creates the pipeline's file. An existing main file may already have an include, and is left to the
 // maintainer.
 func (p *Plan) includeGitLab(root string) error {
 	text, found, err := readFile(root, gitlabMain)
@@ -144,7 +145,7 @@ func (p *Plan) includeGitLab(root string) error {
 	return nil
 }
 
-// readFile returns the text of a file of the tree, and whether it is there.
+// readFile returns the text of a file of the tree, and whether it exists.
 func readFile(root, name string) (text string, found bool, err error) {
 	data, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // names of this file
 	if os.IsNotExist(err) {

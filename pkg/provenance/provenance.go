@@ -1,5 +1,5 @@
-// Package provenance makes and checks the statement of where the files of a release come from: SLSA
-// provenance in an in-toto statement, in a DSSE envelope with a signature where there is a key.
+// Package provenance creates and checks the statement of the source of a release's files: SLSA provenance in an in-toto
+// statement, with a key in a signed DSSE envelope.
 package provenance
 
 import (
@@ -24,7 +24,7 @@ import (
 // File is the name of the file with the provenance of a release.
 const File = "provenance.intoto.jsonl"
 
-// The types that the specifications name, and this program's own.
+// The types of the specifications, and this program's own.
 // Source: SLSA provenance v1; in-toto attestation framework, "Envelope layer specification", v1.
 const (
 	predicateType  = "https://slsa.dev/provenance/v1"
@@ -33,9 +33,9 @@ const (
 	builderProgram = "https://github.com/clusterctl-release/clusterctl-release"
 )
 
-// Claim is what provenance says of its files.
+// Claim is the source that a provenance names.
 type Claim struct {
-	// Repository is the URL of the repository, or "" where none is named.
+	// Repository is the URL of the repository, or "" if none is named.
 	Repository string
 	Commit     string
 }
@@ -48,9 +48,8 @@ func (c Claim) String() string {
 	return "the commit " + c.Commit + " of " + c.Repository
 }
 
-// New returns the provenance of a version's files, which says what their source says and nothing
-// more, signed with the private key in a file unless keyFile is empty. Without a key it is the same
-// for the same input.
+// New returns the provenance of a version's files with their recorded source, signed with the private key in a file
+// unless keyFile is empty. Without a key, the same input results in the same bytes.
 func New(ctx context.Context, version string, files []release.File, source *release.Source, keyFile string) (release.File, error) {
 	text, err := statement(version, files, source)
 	if err == nil && keyFile != "" {
@@ -97,7 +96,7 @@ func statement(version string, files []release.File, source *release.Source) ([]
 	return marshal(s)
 }
 
-// marshal returns a message as JSON without the spaces that protojson puts in at random.
+// marshal returns a message as JSON without the spaces that protojson inserts at random.
 func marshal(m proto.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -108,7 +107,7 @@ func marshal(m proto.Message) ([]byte, error) {
 	return compact.Bytes(), err
 }
 
-// asStruct returns a predicate in the form that statements have it in.
+// asStruct returns a predicate in the form of statements.
 func asStruct(m proto.Message) (*structpb.Struct, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -118,15 +117,14 @@ func asStruct(m proto.Message) (*structpb.Struct, error) {
 	return s, protojson.Unmarshal(text, s)
 }
 
-// Check compares files with their provenance. Without a key a signature is not looked at; with one
-// there has to be a signature by the private key that belongs to it. It returns what the files are
-// said to come from.
+// Check compares files with their provenance. Without a key it does not check the signature; with one, a signature with
+// the matching private key is required. It returns the claimed source of the files.
 func Check(ctx context.Context, text []byte, version string, files []release.File, keyFile string) (Claim, error) {
 	payload, err := open(ctx, bytes.TrimSpace(text), keyFile)
 	if err != nil {
 		return Claim{}, err
 	}
-	lenient := protojson.UnmarshalOptions{DiscardUnknown: true} // as the specification wants it
+	lenient := protojson.UnmarshalOptions{DiscardUnknown: true} // as the specification requires
 	s := &intoto.Statement{}
 	if err := lenient.Unmarshal(payload, s); err != nil || s.Validate() != nil || s.Type != intoto.StatementTypeUri || s.PredicateType != predicateType {
 		return Claim{}, fmt.Errorf("%s isn't an in-toto statement of SLSA provenance", File)
@@ -141,7 +139,7 @@ func Check(ctx context.Context, text []byte, version string, files []release.Fil
 	}
 	definition := p.GetBuildDefinition()
 	if said := definition.GetExternalParameters().GetFields()["version"].GetStringValue(); said != version {
-		return Claim{}, fmt.Errorf("%s is of the version %q, and not of %s", File, said, version)
+		return Claim{}, fmt.Errorf("%s has the version %q, not %s", File, said, version)
 	}
 	var problems []error
 	for _, f := range files {
@@ -160,7 +158,7 @@ func Check(ctx context.Context, text []byte, version string, files []release.Fil
 	return claim, errors.Join(problems...)
 }
 
-// open returns the statement in a text: what is in its envelope, or all of it where it has none.
+// open returns the statement in a text: the content of its envelope, or the whole text without one.
 func open(ctx context.Context, text []byte, keyFile string) ([]byte, error) {
 	var e dsse.Envelope
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -176,12 +174,12 @@ func open(ctx context.Context, text []byte, keyFile string) ([]byte, error) {
 	}
 	payload, err := e.DecodeB64Payload()
 	if err != nil || e.PayloadType != payloadType {
-		return nil, fmt.Errorf("%s: its envelope holds no %s", File, payloadType)
+		return nil, fmt.Errorf("%s: its envelope contains no %s", File, payloadType)
 	}
 	return payload, nil
 }
 
-// claimOf returns what the first dependency that is a commit says.
+// claimOf returns the claim in the first dependency that is a commit.
 func claimOf(dependencies []*intoto.ResourceDescriptor) Claim {
 	for _, d := range dependencies {
 		if commit := d.GetDigest()[intoto.AlgorithmGitCommit.String()]; commit != "" {

@@ -263,7 +263,7 @@ func TestKeys(t *testing.T) {
 		"text":       {text, "not in the PEM format"},
 		"not there":  {text + "x", "no such file"},
 		"broken":     {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: []byte(secret)}), "isn't a private key that can be read"},
-		"public":     {writePEM(t, public(t, key)), "is a PUBLIC KEY, and a PRIVATE KEY is needed"},
+		"public":     {writePEM(t, public(t, key)), "is a PUBLIC KEY, but a PRIVATE KEY is needed"},
 		"mislabeled": {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: public(t, key).Bytes}), "is a public key"},
 		"encrypted":  {writePEM(t, &pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte(secret)}), "openssl pkey -in"},
 		"RSA":        {writePEM(t, pkcs8(t, rsaKey)), "Ed25519 and ECDSA keys"},

@@ -13,17 +13,17 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/signerverifier"
 )
 
-// keyAdvice says what keys there are.
+// keyAdvice describes the supported keys.
 const keyAdvice = "make one with openssl genpkey -algorithm ed25519, and its public key with openssl pkey -pubout"
 
-// CheckKey returns an error if nothing can be signed with what is in a file.
+// CheckKey returns an error if the content of a file is not a key for signing.
 func CheckKey(file string) error {
 	_, err := readPrivateKey(file)
 	return err
 }
 
-// seal returns a payload in an envelope that is signed with the private key in a file: with Ed25519,
-// or with ECDSA over the SHA-2 of the curve's size.
+// seal returns a payload in an envelope that is signed with the private key in a file: with Ed25519, or with ECDSA over
+// the SHA-2 of the curve's size.
 func seal(ctx context.Context, payload []byte, keyFile string) ([]byte, error) {
 	key, err := readPrivateKey(keyFile)
 	if err != nil {
@@ -40,7 +40,7 @@ func seal(ctx context.Context, payload []byte, keyFile string) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// verify says whether an envelope is signed with the private key to the public key in a file.
+// verify reports whether an envelope has a signature that matches the public key in a file.
 func verify(ctx context.Context, e *dsse.Envelope, keyFile string) error {
 	key, err := readPublicKey(keyFile)
 	if err != nil {
@@ -61,8 +61,9 @@ func verify(ctx context.Context, e *dsse.Envelope, keyFile string) error {
 	return nil
 }
 
-// unnamed is a key without a key ID. That is a hint which verifiers compare with an ID that each of
-// them computes in a way of its own, and without which all of them try their keys.
+// unnamed is a key without a key ID. The ID is a hint: each verifier compares it with an ID that it computes in its own
+// way, and without one all verifiers try their keys.
+//
 // Source: DSSE v1.0, "Protocol", KEYID.
 type unnamed struct{ dsse.SignerVerifier }
 
@@ -97,10 +98,10 @@ func signerVerifier(file string, key *signerverifier.SSLibKey) (dsse.SignerVerif
 	case signerverifier.ECDSAKeyType:
 		return signerverifier.NewECDSASignerVerifierFromSSLibKey(key)
 	}
-	return nil, fmt.Errorf("the key in %s is of the type %s, and Ed25519 and ECDSA keys are signed with: %s", file, key.KeyType, keyAdvice)
+	return nil, fmt.Errorf("the key in %s is of the type %s, but only Ed25519 and ECDSA keys are supported: %s", file, key.KeyType, keyAdvice)
 }
 
-// readKey returns the first key in a PEM file, whose type has to end as given. No error shows bytes of it.
+// readKey returns the first key in a PEM file whose type has the given ending. Errors never show its bytes.
 func readKey(file, kind string) (*signerverifier.SSLibKey, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {
@@ -118,7 +119,7 @@ func readKey(file, kind string) (*signerverifier.SSLibKey, error) {
 	case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "":
 		return nil, fmt.Errorf("the key in %s is encrypted: write it to a file without a password, with openssl pkey -in %s", file, file)
 	case !strings.HasSuffix(block.Type, kind):
-		return nil, fmt.Errorf("the key in %s is a %s, and a %s is needed: %s", file, block.Type, kind, keyAdvice)
+		return nil, fmt.Errorf("the key in %s is a %s, but a %s is needed: %s", file, block.Type, kind, keyAdvice)
 	}
 	key, err := signerverifier.LoadKey(pem.EncodeToMemory(block))
 	if errors.Is(err, signerverifier.ErrUnknownKeyType) {

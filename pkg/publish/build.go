@@ -10,11 +10,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// WriteFolder writes a release to dir/<label>/<version>/, as the output of a build or of a fetch.
-// The folders above are made. The version is there whole or not at all; one that is there already
-// is replaced whatever its version, as nothing is published here, and where it has the same bytes
-// nothing is written. There is no clusterctl.yaml. The release's Source is written next to its files,
-// as release.SourceFile.
+// WriteFolder writes a release to dir/<label>/<version>/, as the output of a build or of a fetch. It creates missing
+// folders above. The version appears as a whole. An existing one is replaced whatever its version, because nothing is
+// published here; if it has the same bytes, nothing is written. WriteFolder writes no clusterctl.yaml. It writes the
+// release's Source next to its files, as release.SourceFile.
 func WriteFolder(dir string, r *release.Release) error {
 	return writeFolder(disk{}, dir, r)
 }
@@ -35,7 +34,7 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 		return fmt.Errorf("finding %s: %w", dir, err)
 	}
 	f := &folder{root: root, disk: d, lockTimeout: time.Minute, tell: func(string) {}, records: true}
-	ctx := context.Background() // a build is not cut off here: it is short, and whole or nothing
+	ctx := context.Background() // writing is short, and not interrupted
 	_, err = f.publish(ctx, func() (*Plan, error) {
 		there, err := f.published(r)
 		if err != nil {
@@ -43,7 +42,7 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 		}
 		plan := planRelease(r, there, f.versionFolder(r), true)
 		if plan.Action == Refused || plan.Action == Unchanged && !reflect.DeepEqual(there.Source, r.Source) {
-			plan.Action, plan.Err = Replace, nil // of a final version too, which doesn't matter before it is published
+			plan.Action, plan.Err = Replace, nil // also of a final version, which is not published yet
 		}
 		return &Plan{Target: root, Releases: []ReleasePlan{plan}}, nil
 	}, func() error { return nil })

@@ -237,13 +237,13 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0], fmt.Sprint("process ", holder.Process.Pid)) {
 		t.Errorf("was told %q", told)
 	}
-	// Waiting ends when one is told to stop.
+	// Waiting ends when it is interrupted.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := open(t, root, Options{}).Publish(ctx, []*release.Release{r}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("not stopped: %v", err)
 	}
-	// And the next one goes on when the holder dies.
+	// The next publisher continues when the holder dies.
 	published := make(chan error)
 	go func() {
 		_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{r})
@@ -262,7 +262,7 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	}
 }
 
-// The lock file of a publisher that was killed may be another user's, and readable only.
+// TestLockOfAnotherUser: the lock file of a killed publisher may belong to another user, and be only readable.
 func TestLockOfAnotherUser(t *testing.T) {
 	for _, text := range []string{"", "old"} {
 		root := t.TempDir()

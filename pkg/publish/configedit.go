@@ -13,9 +13,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
-// editProviders returns the text of the clusterctl.yaml at a path with these entries in its list of providers, and the changes in
-// words; none where the entries are right already. Only the URLs that are wrong and the new entries are other bytes. A
-// text that clusterctl would not read, or that can't be edited in this way, is an error with its line and with what to
+// editProviders returns the text of the clusterctl.yaml at a path with these entries in its list of providers, and a
+// description of the changes; none if the entries are already right. It changes only wrong URLs and adds new entries.
+// The error for a text that clusterctl would not read, or that can't be edited in this way, has a line and says what to
 // do.
 func editProviders(path string, text []byte, entries []providerEntry) ([]byte, []string, error) {
 	doc, err := parseConfig(path, text)
@@ -39,8 +39,8 @@ func editProviders(path string, text []byte, entries []providerEntry) ([]byte, [
 	return doc.data, changed, nil
 }
 
-// with returns the document after one change for an entry, and the change in words; the document itself where the entry
-// is right. Nil stands for a document that has to be edited by hand, at a line.
+// with returns the document after one change for an entry, and a description of the change; the document itself if the
+// entry is right. Nil means that the document has to be edited by hand, at a line.
 func (d *configDocument) with(entry providerEntry) (after *configDocument, change string, line int) {
 	var values []map[string]any
 	wrong, found := -1, false
@@ -72,7 +72,7 @@ func (d *configDocument) with(entry providerEntry) (after *configDocument, chang
 	if !ok {
 		return nil, "", line
 	}
-	// However the text is written: one that means something else is never used.
+	// A text with another meaning is never used, however it is written.
 	after, err := parseConfig(d.path, d.text.Apply(edit))
 	if err != nil || !reflect.DeepEqual(d.otherValues(), after.otherValues()) || !after.lists(values) {
 		return nil, "", line
@@ -80,7 +80,7 @@ func (d *configDocument) with(entry providerEntry) (after *configDocument, chang
 	return after, change, line
 }
 
-// lists says whether the list of providers has these values; the last one may be the first.
+// lists reports whether the list of providers has these values; the last one may be the first.
 func (d *configDocument) lists(values []map[string]any) bool {
 	same := func(values []map[string]any) bool {
 		return slices.EqualFunc(values, d.items, func(a map[string]any, b configItem) bool { return reflect.DeepEqual(a, b.value) })
@@ -122,7 +122,7 @@ func (d *configDocument) add(entry providerEntry) (yamledit.Edit, bool) {
 	case d.root == nil:
 		return d.appendKey("", fields), true
 	case d.key == nil && d.values[providersKey] != nil:
-		return yamledit.Edit{}, false // it comes with a merge key
+		return yamledit.Edit{}, false // the value comes from a merge key
 	case d.key == nil && d.root.Style&yaml.FlowStyle != 0:
 		return d.intoFlow(d.root, providersKey+": ["+yamledit.FlowEntry(fields)+"]")
 	case d.key == nil:
@@ -144,7 +144,7 @@ func (d *configDocument) add(entry providerEntry) (yamledit.Edit, bool) {
 	return edit, err == nil
 }
 
-// appendKey adds the list at the document's end, which is the file's or a mark.
+// appendKey adds the list at the end of the document, which is the end of the file or a mark.
 func (d *configDocument) appendKey(indent string, fields []yamledit.Field) yamledit.Edit {
 	line := d.text.Lines() + 1
 	if d.root != nil {
@@ -157,7 +157,7 @@ func (d *configDocument) appendKey(indent string, fields []yamledit.Field) yamle
 	return d.text.InsertLines(line, append([]string{indent + providersKey + ":"}, yamledit.BlockEntry(indent+"  ", fields)...)...)
 }
 
-// intoFlow adds text behind the opening bracket or brace of a node.
+// intoFlow adds text after the opening bracket or brace of a node.
 func (d *configDocument) intoFlow(node *yaml.Node, text string) (yamledit.Edit, bool) {
 	start, ok := d.text.Offset(node)
 	if !ok || d.data[start] != '[' && d.data[start] != '{' {
@@ -169,7 +169,7 @@ func (d *configDocument) intoFlow(node *yaml.Node, text string) (yamledit.Edit, 
 	return yamledit.Edit{Start: start + 1, End: start + 1, New: text}, true
 }
 
-// underKey puts a list in place of a value that stands in the line of its key.
+// underKey replaces a value on the line of its key by a list.
 func (d *configDocument) underKey(start, end int, fields []yamledit.Field) yamledit.Edit {
 	for start > 0 && d.data[start-1] == ' ' {
 		start--
@@ -182,8 +182,8 @@ func (d *configDocument) entryIndent() string {
 	return strings.Repeat(" ", d.key.Column+1)
 }
 
-// entryFields returns an entry in quotes, as a name such as 1 would be a number. Names, types and escaped URLs have
-// nothing in them that has to be escaped.
+// entryFields returns an entry in quotes, because a name such as 1 would be a number. Names, types and escaped URLs
+// need no escapes.
 func entryFields(entry providerEntry) []yamledit.Field {
 	return []yamledit.Field{
 		{Key: "name", Value: entry.Name, Quoted: true},

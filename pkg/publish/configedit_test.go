@@ -119,10 +119,10 @@ func TestPublishRefusesConfig(t *testing.T) {
 		{"no list", "a: 1\nproviders: {}\n", ":2: providers isn't a list"},
 		{"text as list", "providers: none\n", ":1: providers isn't a list"},
 		{"entry of text", "providers:\n- a\n", ":2: an entry of providers isn't a mapping"},
-		{"key twice", "providers: []\n\nproviders: []\n", `:3: the key "providers" is in line 1 already`},
-		{"key twice but for case", "providers: []\nProviders: []\n", `:2: the key "Providers" is in line 1`},
+		{"key twice", "providers: []\n\nproviders: []\n", `:3: the key "providers" is already in line 1`},
+		{"key twice but for case", "providers: []\nProviders: []\n", `:2: the key "Providers" is already in line 1`},
 		{"deep key twice", "a:\n  b: 1\n  b: 2\n", `"b" already defined at line 2`},
-		{"entry's key twice", "providers:\n- name: a\n  Name: b\n", `:3: the key "Name" is in line 2`},
+		{"entry's key twice", "providers:\n- name: a\n  Name: b\n", `:3: the key "Name" is already in line 2`},
 		{"unknown anchor", "a: *b\n", "unknown anchor"},
 		{"list by alias", "l: &l []\nproviders: *l\n", ":2: the list of providers is written in a way"},
 	} {

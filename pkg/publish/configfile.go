@@ -21,24 +21,24 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
-// configFile is the clusterctl configuration at a local repository's root, for its flag --config.
+// configFile is the clusterctl configuration at a local repository's root, for clusterctl's flag --config.
 const configFile = "clusterctl.yaml"
 
-// latest stands for a version in clusterctl's URL of a local repository: the newest that is there.
+// latest stands for the newest existing version in clusterctl's URL of a local repository.
 const latest = store.Latest
 
 // providerEntry is an entry of the list "providers" in clusterctl's configuration.
 type providerEntry = store.Entry
 
-// RepositoryURL returns clusterctl's URL of a file in a local repository. A '$' is escaped as well, as clusterctl
+// RepositoryURL returns clusterctl's URL of a file in a local repository. It also escapes '$', because clusterctl
 // replaces variables in the URLs of its configuration.
 func RepositoryURL(root string, provider release.Provider, version, file string) string {
 	path := url.URL{Path: filepath.ToSlash(filepath.Join(root, provider.Label(), version, file))}
 	return "file://" + strings.ReplaceAll(path.EscapedPath(), "$", "%24")
 }
 
-// sameRepository says whether clusterctl reads the same from two URLs, the first as it is written
-// in a configuration, where it may have variables and be a plain path.
+// sameRepository reports whether clusterctl reads the same place from two URLs. The first has the form of a
+// configuration, where it may contain variables and be a plain path.
 func sameRepository(written, wanted string) bool {
 	value, err := envsubst.Eval(written, os.Getenv)
 	if err != nil {
@@ -52,11 +52,11 @@ func sameRepository(written, wanted string) bool {
 	return a.Path == b.Path
 }
 
-// planConfig returns what becomes of the clusterctl.yaml of a local repository so that clusterctl finds the
-// releases. Entries of other providers, all other keys and the comments stay as they are.
+// planConfig returns the changes to the clusterctl.yaml of a local repository with which clusterctl finds the releases.
+// Entries of other providers, all other keys and the comments stay.
 //
-// The version in a URL is the one that clusterctl takes when it is asked for none: "latest", as with a number
-// it would be whatever was published last, a fix of an old series too.
+// The version in a URL is the default version of clusterctl. It is "latest", because a number would be that of the last
+// published release, even of a fix of an old series.
 func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 	plan := &ConfigPlan{Path: filepath.Join(root, configFile), Action: Create, mode: fileMode}
 	var text []byte
@@ -87,8 +87,8 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 	return plan, nil
 }
 
-// configuredProvider returns the entry of a clusterctl.yaml for a provider. Of several clusterctl
-// takes the last.
+// configuredProvider returns the entry of a clusterctl.yaml for a provider. Of several entries, clusterctl uses the
+// last.
 func configuredProvider(path string, provider release.Provider) (providerEntry, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the repository's own file
 	if err != nil {
@@ -109,16 +109,16 @@ func configuredProvider(path string, provider release.Provider) (providerEntry, 
 // providersKey is the key of the list of providers; clusterctl takes it in any case.
 const providersKey = "providers"
 
-// configDocument is a clusterctl.yaml with the places of what is in it.
+// configDocument is a clusterctl.yaml with the places of its nodes.
 type configDocument struct {
 	path string
 	text *yamledit.Text
 	data []byte
 	// values is what the text means.
 	values map[string]any
-	// root is the mapping that the document is; nil where it is empty.
+	// root is the mapping of the document; nil if it is empty.
 	root *yaml.Node
-	// key and list are those of the providers; nil where there are none.
+	// key and list are those of the providers; nil if there are none.
 	key, list *yaml.Node
 	items     []configItem
 }
@@ -127,7 +127,7 @@ type configDocument struct {
 type configItem struct {
 	name, url, kind string
 	line            int
-	// urlNode is where the URL stands; nil where it stands nowhere in the entry itself.
+	// urlNode is the node of the URL; nil if the entry itself does not contain it.
 	urlNode *yaml.Node
 	// value is what the entry means, with its keys in lower case, as clusterctl reads them.
 	value map[string]any
@@ -180,7 +180,7 @@ func parseConfig(path string, data []byte) (*configDocument, error) {
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
 
-// uniqueKeys refuses keys that are there twice. Clusterctl does not tell upper from lower case.
+// uniqueKeys refuses duplicate keys. clusterctl ignores their case.
 func (d *configDocument) uniqueKeys(mapping *yaml.Node) error {
 	lines := map[string]int{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -190,7 +190,7 @@ func (d *configDocument) uniqueKeys(mapping *yaml.Node) error {
 		}
 		name := strings.ToLower(key.Value)
 		if line, ok := lines[name]; ok {
-			return d.problem(key.Line, "the key %q is in line %d already: keep one of them", key.Value, line)
+			return d.problem(key.Line, "the key %q is already in line %d: keep one of them", key.Value, line)
 		}
 		lines[name] = key.Line
 	}

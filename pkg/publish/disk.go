@@ -11,26 +11,26 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// The modes of everything that is published, whatever the process's umask.
+// The modes of published files and folders, whatever the process's umask.
 const (
 	folderMode = 0o755
 	fileMode   = 0o644
 )
 
-// disk does every system call of this package that changes the disk, one operation each. Its zero
-// value works on the system's disk.
+// disk makes every system call of this package that changes the disk, one operation each. Its zero value uses the
+// system's disk.
 type disk struct {
-	// around runs an operation; nil just does it. Tests kill the process or fail here.
+	// around runs an operation; nil runs it directly. Tests kill the process or fail here.
 	around func(op operation, do func() error) error
 }
 
 // operation is one call that changes the disk.
 type operation struct {
-	// name is what is done, e.g. "rename".
+	// name is the name of the operation, e.g. "rename".
 	name string
-	// path is what it is done to.
+	// path is its target.
 	path string
-	// half does only the first half; nil for what can't be cut in two.
+	// half does only the first half; nil for an operation that can't be split.
 	half func() error
 }
 
@@ -41,7 +41,7 @@ func (d disk) run(name, path string, do func() error) error {
 	return d.around(operation{name: name, path: path}, do)
 }
 
-// mkdir makes a folder with exactly this mode.
+// mkdir creates a folder with exactly this mode.
 func (d disk) mkdir(path string, mode fs.FileMode) error {
 	err := d.run("mkdir", path, func() error { return os.Mkdir(path, mode) })
 	if err != nil {
@@ -54,7 +54,7 @@ func (d disk) mkdir(path string, mode fs.FileMode) error {
 	return err
 }
 
-// writeFile makes a file that must not exist yet, with exactly this mode, and syncs it.
+// writeFile creates a file that must not exist yet, with exactly this mode, and syncs it.
 func (d disk) writeFile(path string, data []byte, mode fs.FileMode) error {
 	var f *os.File
 	err := d.run("create", path, func() (err error) {
@@ -92,9 +92,9 @@ func (d disk) write(f *os.File, data []byte) error {
 	return d.around(operation{name: "write", path: f.Name(), half: part(data[:len(data)/2])}, part(data))
 }
 
-// tryLock takes the lock of a file, which it makes if need be, and says false where another process has
-// it. The kernel lets go of it when the process ends, however that happens. A file that another user
-// left behind can be locked as well as long as it can be read.
+// tryLock takes the lock of a file, which it creates if necessary. It returns false if another process has the lock.
+// The kernel releases the lock when the process ends, in any way. A file that another user left behind can be locked as
+// long as it is readable.
 func (d disk) tryLock(path string) (l *flock.Flock, locked bool, err error) {
 	l = flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|noFollow), flock.SetPermissions(fileMode))
 	err = d.run("create", path, func() error {
@@ -110,7 +110,7 @@ func (d disk) tryLock(path string) (l *flock.Flock, locked bool, err error) {
 	return l, locked, err
 }
 
-// openLocked opens the file of a lock that is held, and empties it.
+// openLocked opens the file of a lock that this process has, and empties it.
 func (d disk) openLocked(path string) (f *os.File, err error) {
 	err = d.run("open", path, func() error {
 		f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|noFollow, 0) //nolint:gosec // in the folder that the user chose
@@ -124,8 +124,8 @@ func (d disk) rename(from, to string) error {
 	return d.run("rename", to, func() error { return os.Rename(from, to) })
 }
 
-// exchange swaps two folders in one step. The error is errors.ErrUnsupported where the system or
-// the file system has no such call.
+// exchange swaps two folders in one step. The error is errors.ErrUnsupported if the system or the file system does not
+// support it.
 func (d disk) exchange(a, b string) error {
 	return d.run("exchange", b, func() error { return renameExchange(a, b) })
 }
@@ -134,7 +134,7 @@ func (d disk) remove(path string) error {
 	return d.run("remove", path, func() error { return os.Remove(path) })
 }
 
-// removeTree removes whatever is at a path, and does not follow links. Nothing there is no error.
+// removeTree removes the file or folder at a path, without following links. A missing path is no error.
 func (d disk) removeTree(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,7 @@ func (d disk) removeTree(path string) error {
 	return d.remove(path)
 }
 
-// syncFolder makes what was made, renamed or removed in a folder last through a power cut.
+// syncFolder makes changes of a folder's entries durable.
 func (d disk) syncFolder(path string) error {
 	return d.run("fsync", path, func() error {
 		f, err := os.Open(path) //nolint:gosec // a folder that was just written to
@@ -165,7 +165,7 @@ func (d disk) syncFolder(path string) error {
 			return err
 		}
 		err = f.Sync()
-		// Some network file systems have no sync for folders.
+		// Some network file systems can't sync folders.
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 			err = nil
 		}
@@ -173,9 +173,8 @@ func (d disk) syncFolder(path string) error {
 	})
 }
 
-// WriteFile writes one file of the user's, such as a release file, as a whole or not at all: what
-// was there before stays until the new bytes are on the disk. A file that is there keeps its mode,
-// and a symbolic link goes on pointing at it.
+// WriteFile writes one file of the user, such as a release file, atomically: the old content stays until the new bytes
+// are on the disk. An existing file keeps its mode, and a symbolic link still points at it.
 func WriteFile(path string, data []byte) error {
 	return writeOneFile(disk{}, path, data)
 }
@@ -190,7 +189,7 @@ func writeOneFile(d disk, path string, data []byte) error {
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		if !info.Mode().IsRegular() {
-			return fmt.Errorf("writing %s: it is there and isn't a plain file", path)
+			return fmt.Errorf("writing %s: it exists and isn't a plain file", path)
 		}
 		target, mode = resolved, info.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):
@@ -199,7 +198,7 @@ func writeOneFile(d disk, path string, data []byte) error {
 	if _, err := os.Stat(filepath.Dir(target)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("writing %s: %w: make the folder %s first", path, fs.ErrNotExist, filepath.Dir(target))
 	}
-	// One name a process. What is there under it was left by a killed one, which had the same number.
+	// Each process has one name. A file with that name was left by a killed process with the same number.
 	staged := filepath.Join(filepath.Dir(target), fmt.Sprintf(".%s.%d", filepath.Base(target), os.Getpid()))
 	err := d.removeTree(staged)
 	if err == nil {

@@ -13,7 +13,7 @@ func renameExchange(a, b string) error {
 	if err == nil {
 		return nil
 	}
-	// A file system that can't says so with EINVAL, a kernel with ENOSYS.
+	// An unsupported file system returns EINVAL, an unsupported kernel ENOSYS.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		err = errors.ErrUnsupported
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TargetError says that a text names no kind of place that there is.
+// TargetError means that a text names no known kind of place.
 type TargetError struct {
-	// Text is what was asked for.
+	// Text is the text that the user gave.
 	Text string
-	// Purpose is what the place was wanted for, e.g. "publish to".
+	// Purpose is the purpose of the place, e.g. "publish to".
 	Purpose string
-	// Forms are the places that there are, as a user writes them.
+	// Forms are the known places, in the form that users write.
 	Forms []string
 }
 
@@ -25,17 +25,17 @@ func (e *TargetError) Error() string {
 	return fmt.Sprintf("%q isn't a place to %s: use %s", e.Text, e.Purpose, strings.Join(e.Forms, ", or "))
 }
 
-// ConflictError says that other bytes are published for a version already.
+// ConflictError means that a version is already published with other bytes.
 type ConflictError struct {
 	Provider release.Provider
 	Version  string
-	// Place is where the version is published.
+	// Place is the place where the version is published.
 	Place string
-	// Differences compare what is published (first) with what was to be published (second).
+	// Differences compare the published release (first) with the new one (second).
 	Differences []release.Difference
-	// Replaceable says that Options.Replace would allow it.
+	// Replaceable means that Options.Replace would allow it.
 	Replaceable bool
-	// Immutable says that the server lets nothing take the place of the release, not even once it is deleted.
+	// Immutable means that the server does not allow to replace the release, even after it is deleted.
 	Immutable bool
 }
 
@@ -55,8 +55,8 @@ func (e *ConflictError) Error() string {
 		e.Provider.Label(), e.Version, e.Place, strings.Join(lines, ", "), advice)
 }
 
-// comparedWithNew says what a difference means for a file of what is published (first) and of what is to be
-// published (second), and sinceBuild what became of the file since the build.
+// comparedWithNew describes a difference between the published release (first) and the new one (second), and sinceBuild
+// the change of a file since the build.
 var (
 	comparedWithNew = map[string]string{
 		"missing": " is only in the published one", "extra": " is only in the new one", "differs": " differs",
@@ -64,17 +64,17 @@ var (
 	sinceBuild = map[string]string{"missing": " was removed", "extra": " was added", "differs": " was changed"}
 )
 
-// LockedError says that another publisher holds the lock of a repository.
+// LockedError means that another publisher has the lock of a repository.
 type LockedError struct {
 	// Place is the repository.
 	Place string
-	// Holder is who has the lock; its fields are empty where that could not be found out.
+	// Holder is the process with the lock; its fields are empty if it is unknown.
 	Holder Holder
-	// Waited is how long the lock was waited for.
+	// Waited is the time that this process waited for the lock.
 	Waited time.Duration
 }
 
-// Holder is a process that holds a lock.
+// Holder is a process with a lock.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
@@ -93,12 +93,12 @@ func (e *LockedError) Error() string {
 		e.Place, e.Holder, e.Waited.Round(time.Second))
 }
 
-// ReadBackError says that clusterctl does not get from a place what is published there.
+// ReadBackError means that clusterctl does not get the published bytes from a place.
 type ReadBackError struct {
 	Release *release.Release
-	// File is the file concerned; empty where it is the release as a whole.
+	// File is the affected file; empty for the release as a whole.
 	File string
-	// Err is what clusterctl's client reported; nil where it read other bytes.
+	// Err is the error of clusterctl's client; nil if it read other bytes.
 	Err error
 }
 
@@ -108,14 +108,14 @@ func (e *ReadBackError) Error() string {
 		what += ": " + e.File
 	}
 	if e.Err == nil {
-		return what + ": clusterctl reads other bytes for it: something else changes the place; check it and run this again"
+		return what + ": clusterctl reads other bytes for it: another program changes the place; check it and run this again"
 	}
 	return fmt.Sprintf("%s: clusterctl can't read it: %v", what, e.Err)
 }
 
 func (e *ReadBackError) Unwrap() error { return e.Err }
 
-// joinErrors returns one error of two, in one line.
+// joinErrors joins two errors in one line.
 func joinErrors(err, second error) error {
 	if err == nil || second == nil {
 		return errors.Join(err, second)
@@ -123,7 +123,7 @@ func joinErrors(err, second error) error {
 	return fmt.Errorf("%w; also: %w", err, second)
 }
 
-// diskAdvice says what the user can do about errors of the disk.
+// diskAdvice tells users what to do about errors of the disk.
 var diskAdvice = []struct {
 	err    error
 	advice string
@@ -139,7 +139,7 @@ var diskAdvice = []struct {
 	{syscall.EIO, "the disk fails; see the system's log"},
 }
 
-// withAdvice adds to an error of the disk what the user can do about it.
+// withAdvice adds advice for the user to an error of the disk.
 func withAdvice(err error) error {
 	for _, a := range diskAdvice {
 		if errors.Is(err, a.err) {

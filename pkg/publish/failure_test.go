@@ -64,7 +64,7 @@ type scenario struct {
 	do func(ctx context.Context, root string, d disk) error
 	// release is what do brings.
 	release *release.Release
-	// old is what is in its place before; nil where nothing is.
+	// old is what is in its place before; nil if nothing is.
 	old *release.Release
 	// gap says that between old and new there is a moment without either.
 	gap bool
@@ -128,7 +128,7 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// whole returns an error unless a reader sees each version whole or not at all.
+// whole returns an error if a reader sees only a part of a version.
 func (s scenario) whole(ctx context.Context, root string) error {
 	for _, r := range s.others {
 		if err := s.is(ctx, root, r); err != nil {
@@ -155,7 +155,7 @@ func (s scenario) whole(ctx context.Context, root string) error {
 	return s.configParses(root)
 }
 
-// is says whether clusterctl and release.Read find exactly this release.
+// is reports whether clusterctl and release.Read find exactly this release.
 func (s scenario) is(ctx context.Context, root string, want *release.Release) error {
 	got, err := release.ReadVersion(filepath.Join(root, want.Provider.Label(), want.Version))
 	if err != nil {

@@ -37,7 +37,7 @@ type world interface {
 	do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error)
 	// expect makes the observer look for a complete version of these releases whenever one is public.
 	expect(releases ...*release.Release)
-	// public returns the digests of what users get for a version, and whether they get it at all.
+	// public returns the digests of the files that users get for a version, and whether they get it.
 	public(version string) (map[string]string, bool)
 	// whole says what the observer saw that must not be, and complete also what is wrong with the end.
 	whole() error
@@ -475,7 +475,7 @@ func replaceRefused(t *testing.T, in []worldKind) {
 	})
 }
 
-// hasAll says whether files by their digests are those of a release.
+// hasAll reports whether files by their digests are those of a release.
 func hasAll(r *release.Release, files map[string]string) bool {
 	return !slices.ContainsFunc(r.Files, func(f release.File) bool { return files[f.Name] != store.Digest(f.Data) })
 }

@@ -15,37 +15,37 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// The names within a folder's root that are this package's own while it works. They begin with a
-// dot: neither clusterctl nor release.Read takes them for a provider.
+// The names within a folder's root that this package uses while it works. They start with a dot: neither clusterctl nor
+// release.Read treats them as a provider.
 const (
-	// stagingFolder holds what is being written, on the file system that it is renamed within.
+	// stagingFolder contains the files that are being written, on the file system of the root, so that they can be
+	// renamed.
 	stagingFolder = ".clusterctl-release.staging"
 	// stagedVersions, in the staging folder, holds <label>/<version>/ before it is renamed.
 	stagedVersions = "new"
-	// setAside, in the staging folder, holds <label>/<version>/ that is being replaced where the
-	// file system can't exchange two folders in one step.
+	// setAside, in the staging folder, contains <label>/<version>/ that is being replaced if the file system can't
+	// exchange two folders in one step.
 	setAside = "old"
 )
 
-// folder is a tree <root>/<label>/<version>/ into which only whole versions are put.
+// folder is a tree <root>/<label>/<version>/ into which only complete versions are put.
 //
-// A version is written to the staging folder, synced, and renamed to its place. A version that
-// replaces another is exchanged with it in one step. Where the file system can't do that, the old
-// one is renamed aside first: between these two renames the version is missing, and if the process
-// is killed just there it stays missing until the next run, which puts it back before all else.
-// All of this happens under the lock of the root, so that what is found in the staging folder by
-// the holder of the lock is what a killed run left.
+// A version is written to the staging folder, synced, and renamed to its place. A version that replaces another is
+// exchanged with it in one step. If the file system can't do that, the old one is renamed first: between these two
+// renames the version is missing, and if the process is killed just there, it stays missing until the next run, which
+// restores it first. All of this happens under the lock of the root, so the files that the holder of the lock finds in
+// the staging folder are those of a killed run.
 //
-// Whoever opens files by their paths, as clusterctl does, finds them all at any time. What he reads
-// one by one while a version is replaced may be some of the old and some of the new.
+// A reader that opens files by their paths, as clusterctl does, always finds all of them. If it reads them one by one
+// while a version is replaced, it may get some old and some new files.
 type folder struct {
 	root        string
 	disk        disk
 	lockTimeout time.Duration
 	tell        func(string)
-	// records says that the source of a release is written next to its files.
+	// records means that the source of a release is written next to its files.
 	records bool
-	// overrides is the configuration by which clusterctl reads overrides from here; nil for a repository.
+	// overrides is the configuration with which clusterctl reads overrides from here; nil for a repository.
 	overrides config.Client
 }
 
@@ -57,7 +57,7 @@ func (f *folder) staging(elements ...string) string {
 	return filepath.Join(append([]string{f.root, stagingFolder}, elements...)...)
 }
 
-// unfinished says whether a run was killed here, or is under way.
+// unfinished reports whether a run was killed here, or is in progress.
 func (f *folder) unfinished() bool {
 	for _, path := range []string{f.staging(), filepath.Join(f.root, lockFile)} {
 		if _, err := os.Lstat(path); err == nil {
@@ -67,9 +67,9 @@ func (f *folder) unfinished() bool {
 	return false
 }
 
-// update takes the lock, clears what a killed run left, asks what is to change now that nobody else
-// changes anything, does it, and has it verified. On an error each version is as before or whole, and
-// what was staged is removed.
+// update takes the lock, removes the remains of a killed run, asks decide for the changes while no other publisher can
+// make any, makes them, and calls verify. After an error, each version is unchanged or complete, and staged files are
+// removed.
 func (f *folder) update(ctx context.Context, decide func() (*Plan, error), verify func() error) (plan *Plan, err error) {
 	lock, err := f.acquire(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *folder) update(ctx context.Context, decide func() (*Plan, error), verif
 	if !plan.Changes() {
 		published = true
 		if missing == nil {
-			// The killed run may not have come to that.
+			// The killed run may have ended before the sync.
 			if err := f.syncAll(); err != nil {
 				return nil, fmt.Errorf("syncing what a run before this one published: %w", err)
 			}
@@ -104,15 +104,14 @@ func (f *folder) update(ctx context.Context, decide func() (*Plan, error), verif
 	if err == nil {
 		published, err = f.commit(ctx, plan)
 	}
-	// Not only clearStaging: where a replacement failed half way, the old version is put back.
+	// This does more than clearStaging: after a failed replacement, it restores the old version.
 	if err := joinErrors(err, f.recoverKilled()); err != nil {
 		return nil, err
 	}
 	return plan, verify()
 }
 
-// recoverKilled puts back what a run that was killed or failed had set aside, and removes what it
-// had staged.
+// recoverKilled restores versions that a killed or failed run had set aside, and removes its staged files.
 func (f *folder) recoverKilled() error {
 	labels, err := readFolderIfAny(f.staging(setAside))
 	if err != nil {
@@ -126,7 +125,7 @@ func (f *folder) recoverKilled() error {
 		for _, version := range versions {
 			place := filepath.Join(f.root, label, version)
 			if _, err := os.Lstat(place); !errors.Is(err, fs.ErrNotExist) {
-				continue // the new one came to its place
+				continue // the new one is in its place
 			}
 			if err := f.disk.rename(f.staging(setAside, label, version), place); err != nil {
 				return err
@@ -139,7 +138,7 @@ func (f *folder) recoverKilled() error {
 	return f.clearStaging()
 }
 
-// readFolderIfAny returns the names in a folder; none where there is no such folder.
+// readFolderIfAny returns the names in a folder; none if the folder does not exist.
 func readFolderIfAny(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +151,7 @@ func readFolderIfAny(path string) ([]string, error) {
 	return names, err
 }
 
-// clearStaging removes the staging folder. A failure is tried once more: it must not be left.
+// clearStaging removes the staging folder. It retries once, because the folder must not be left.
 func (f *folder) clearStaging() error {
 	err := f.disk.removeTree(f.staging())
 	if err == nil {
@@ -164,7 +163,7 @@ func (f *folder) clearStaging() error {
 	return fmt.Errorf("removing what was staged (the next run does it): %w", err)
 }
 
-// stage writes everything that will be renamed, so that a disk that is full shows here.
+// stage writes all files that will be renamed, so that a full disk is detected here.
 func (f *folder) stage(ctx context.Context, plan *Plan) error {
 	if err := f.disk.mkdir(f.staging(), 0o700); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
@@ -223,8 +222,8 @@ func (f *folder) stageVersion(r *release.Release) error {
 	return f.disk.syncFolder(label)
 }
 
-// commit renames what was staged to its place, and says whether anything got there. The
-// clusterctl.yaml comes last: it names no provider that is not there.
+// commit renames staged files to their places, and reports whether it published any. The clusterctl.yaml comes last, so
+// that it never names a missing provider.
 func (f *folder) commit(ctx context.Context, plan *Plan) (published bool, err error) {
 	for _, r := range plan.Releases {
 		if r.Action == Unchanged {
@@ -254,8 +253,8 @@ func (f *folder) commit(ctx context.Context, plan *Plan) (published bool, err er
 	return true, nil
 }
 
-// commitNew puts a staged version where there is none. The first version of a provider comes with
-// the provider's folder, so that there is never one without a version.
+// commitNew puts a staged version in its place if none exists there. The first version of a provider comes with the
+// provider's folder, so that the folder never exists without a version.
 func (f *folder) commitNew(r *release.Release) error {
 	place := f.versionFolder(r)
 	label := filepath.Dir(place)
@@ -270,10 +269,10 @@ func (f *folder) commitNew(r *release.Release) error {
 		return err
 	}
 	if _, err := os.Lstat(filepath.Join(staged, r.Version)); errors.Is(err, fs.ErrNotExist) {
-		return nil // it came with the provider's folder, a version before
+		return nil // it came with the provider's folder of an earlier version
 	}
 	if _, err := os.Lstat(place); err == nil {
-		// It was an empty folder when it was looked at; one that is not empty any more stays.
+		// It was an empty folder when it was checked; a folder that is no longer empty stays.
 		if err := f.disk.remove(place); err != nil {
 			return err
 		}
@@ -297,7 +296,7 @@ func (f *folder) commitReplacement(r *release.Release) error {
 	return f.disk.syncFolder(filepath.Dir(place))
 }
 
-// renameAside is what commitReplacement does on a file system that can't exchange folders.
+// renameAside replaces a version on a file system that can't exchange folders.
 func (f *folder) renameAside(r *release.Release, staged, place string) error {
 	for _, path := range []string{f.staging(setAside), f.staging(setAside, r.Provider.Label())} {
 		if err := f.disk.mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -311,7 +310,7 @@ func (f *folder) renameAside(r *release.Release, staged, place string) error {
 	return f.disk.rename(staged, place) // update puts the old one back if this fails
 }
 
-// syncAll makes what is in the folder's own folders last.
+// syncAll makes the entries of all folders durable.
 func (f *folder) syncAll() error {
 	entries, err := os.ReadDir(f.root)
 	if err != nil {
@@ -328,7 +327,7 @@ func (f *folder) syncAll() error {
 	return f.disk.syncFolder(f.root)
 }
 
-// makeRoot makes the root and the folders above it that are missing, and returns those it made.
+// makeRoot creates the root and missing folders above it, and returns those that it created.
 func (f *folder) makeRoot() (made []string, err error) {
 	var missing []string
 	for path := f.root; ; path = filepath.Dir(path) {

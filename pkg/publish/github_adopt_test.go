@@ -331,7 +331,7 @@ func TestGitHubRefusedLeavesNoDraft(t *testing.T) {
 	}
 }
 
-// TestGitHubDoubles: a second public release of a version is told of when it is published, published
+// TestGitHubDoubles: a second public release of a version is reported when it is published, published
 // again and verified.
 func TestGitHubDoubles(t *testing.T) {
 	w := newGitHubWorld(t)

@@ -20,11 +20,11 @@ func TestGitHubDraftMadeOnce(t *testing.T) {
 		draftLooks = 5
 	)
 	for fault, made := range map[wire.Fault]int{
-		// The server made it, and nobody heard of that.
+		// The server created it, but the answer was lost.
 		wire.LostAnswer: 1, wire.CutAnswer: 1, wire.GatewayAfter: 1,
-		// The server did nothing, and nobody heard of that either.
+		// The server did not create it, and the answer was lost as well.
 		wire.GatewayBefore: 2, wire.CutRequest: 2, wire.Internal: 2, wire.Unavailable: 2,
-		// The server said that it did nothing, so that there is nothing to look for.
+		// The server answered that it did not create it, so no search is needed.
 		wire.Refused: 2, wire.Limited: 2, wire.SecondaryLimit: 2,
 	} {
 		for _, version := range []string{"v0.1.0", "v0.1.0-rc.0"} {

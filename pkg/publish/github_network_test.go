@@ -37,7 +37,7 @@ func TestLongWaits(t *testing.T) {
 	}
 }
 
-// TestGitHubInterrupted: who is told to stop takes his draft along.
+// TestGitHubInterrupted: an interrupted publisher removes its draft.
 func TestGitHubInterrupted(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	for at := range 12 {
@@ -155,7 +155,7 @@ func TestWaitsAreReported(t *testing.T) {
 	}
 }
 
-// TestGitHubReadOnlyUser: a plan for a user who may not write ends with an error, too.
+// TestGitHubReadOnlyUser: a plan for a user without write permission ends with an error as well.
 func TestGitHubReadOnlyUser(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Token, w.server.ReadToken = "other", githubSecret

@@ -169,7 +169,7 @@ func TestGitHubConflictAndReplace(t *testing.T) {
 	}
 }
 
-// TestGitHubImmutable replaces a release that GitHub lets nobody replace: it stays as it is.
+// TestGitHubImmutable tries to replace an immutable release: it stays.
 func TestGitHubImmutable(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Immutable = true

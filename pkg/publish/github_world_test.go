@@ -62,7 +62,7 @@ func (w *githubWorld) expect(releases ...*release.Release) {
 	}
 }
 
-// observe looks at what anybody can see now: a version is there as a whole or not at all.
+// observe checks the public state: a version is complete or missing.
 func (w *githubWorld) observe() {
 	for version, want := range w.want {
 		files, public := w.server.Public(version)

@@ -14,10 +14,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// httpsTarget is a local repository that a web server shows. Clusterctl itself takes no such URL: the
-// releases are read for checks, and for a local repository of the user's own.
-// Source: cmd/clusterctl/client/repository/client.go of Cluster API, repositoryFactory: of the https
-// URLs those of GitHub and GitLab only.
+// httpsTarget is a local repository that a web server shows. clusterctl does not support such a URL: the releases are
+// read for checks, and for the user's own local repository.
+//
+// Source: cmd/clusterctl/client/repository/client.go of Cluster API, repositoryFactory: of the https URLs those of
+// GitHub and GitLab only.
 var httpsTarget = target{
 	Kind: store.Kind{
 		Form:    "https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, for a local repository on a web server",
@@ -26,9 +27,8 @@ var httpsTarget = target{
 	read: readHTTPS,
 }
 
-// readHTTPS returns the release that the URL of a components file names. A web server lists nothing:
-// its files are those that its checksums name or, where it has none, the ones that clusterctl asks
-// for in any case.
+// readHTTPS returns the release in the URL of a components file. A web server has no list of files: they are those in
+// its checksums or, without checksums, the ones that clusterctl always requests.
 func readHTTPS(ctx context.Context, text string, opts Options) ([]readRelease, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestHTTPS(t *testing.T) {
 	for version, want := range map[string]struct {
 		release *release.Release
 		files   int
-	}{"v0.1.0": {plain, 2}, "v0.2.0": {summed, 3}} { // nobody says that there is a template
+	}{"v0.1.0": {plain, 2}, "v0.2.0": {summed, 3}} { // no list names the template
 		v, err := Verify(t.Context(), base+version+"/infrastructure-components.yaml", "", opts)
 		if err != nil || len(v.Releases) != 1 || len(v.Releases[0].Files) != want.files || len(v.Problems) > 0 {
 			t.Errorf("%s: %+v, %v", version, v, err)

@@ -35,10 +35,10 @@ func isFileURL(text string) bool {
 	return strings.HasPrefix(strings.ToLower(text), "file:")
 }
 
-// isLocalURL says whether the url of clusterctl's configuration names a local repository.
+// isLocalURL reports whether the url of clusterctl's configuration names a local repository.
 func isLocalURL(text string) bool { return isFileURL(text) || !strings.Contains(text, "://") }
 
-// localPath returns the absolute path that a path or file URL stands for.
+// localPath returns the absolute path of a path or file URL.
 func localPath(text string) (string, error) {
 	path := text
 	if isFileURL(text) {
@@ -61,12 +61,12 @@ func localPath(text string) (string, error) {
 	return abs, nil
 }
 
-// serverLike matches how users write a repository on a server without https://: as user@host:path, which git
-// takes, or as a path that begins with the name of a host.
+// serverLike matches the forms of a repository on a server without https://: user@host:path, which git accepts, or a
+// path that starts with the name of a host.
 var serverLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:.+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(:[0-9]+)?/.+)$`)
 
-// looksLikeServer says whether a text that isn't a URL most likely means a server, and no folder: it has
-// the form of one, and its first part isn't a folder that exists.
+// looksLikeServer reports whether a text that isn't a URL probably names a server, not a folder: it has the form of
+// one, and its first part isn't an existing folder.
 func looksLikeServer(text string) bool {
 	if !serverLike.MatchString(text) {
 		return false
@@ -92,7 +92,7 @@ func (o Options) folder(root string) *folder {
 	return &folder{root: root, disk: o.disk, lockTimeout: o.LockTimeout, tell: o.tell}
 }
 
-// webPath returns user@host:path and host/path as they stand behind https://.
+// webPath returns user@host:path and host/path in the form after https://.
 func webPath(text string) string {
 	if _, rest, ok := strings.Cut(text, "@"); ok {
 		text = strings.Replace(rest, ":", "/", 1)
@@ -152,8 +152,8 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 	return &Result{Plan: *done, Commands: clusterctlCommands(clusterctlConfig, checked)}, nil
 }
 
-// Previous implements Publisher. What overrides a version isn't a release that users upgrade from: there only
-// one that is named is looked at.
+// Previous implements Publisher. Users do not upgrade from an override, so for overrides it reads only a release that
+// the user named.
 func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
 	f, err := p.open(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Rele
 	return p.opts.checkedAgainst(ctx, releases, from)
 }
 
-// Fetch implements Publisher. Clusterctl looks overrides up by version only, so that they have no latest one.
+// Fetch implements Publisher. clusterctl looks overrides up by version only, so they have no latest one.
 func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
 	f, err := p.open(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func readLocal(ctx context.Context, text string, _ Options) ([]readRelease, erro
 	return (&folder{root: root}).asRead(releases), err
 }
 
-// asRead returns releases that were read from the folder, and have no generated files.
+// asRead returns releases from the folder, which have no generated files.
 func (f *folder) asRead(releases []*release.Release) []readRelease {
 	all := make([]readRelease, 0, len(releases))
 	for _, r := range releases {
@@ -203,7 +203,7 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return release.ReadRoot(path)
 	}
-	// What isn't a folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
+	// A path that isn't a folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
 	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	label := filepath.Dir(filepath.Dir(path))
 	provider, err := release.ParseLabel(filepath.Base(label))
@@ -220,8 +220,8 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 	return filepath.Dir(label), []*release.Release{r}, nil
 }
 
-// fetch reads a release through clusterctl's client. That can't list the files of a version, so their
-// names are taken from the folder.
+// fetch reads a release through clusterctl's client, which can't list the files of a version, so it takes their names
+// from the folder.
 func (f *folder) fetch(ctx context.Context, provider release.Provider, version, componentsFile string) (*release.Release, error) {
 	if err := provider.Validate(); err != nil {
 		return nil, err
@@ -256,8 +256,9 @@ func (f *folder) notFound(provider release.Provider, version string, err error) 
 	return fmt.Errorf("%w of %s, version %s, in %s: %s: %w", release.ErrNoRelease, provider.Label(), version, f.root, there, err)
 }
 
-// overridesTarget is clusterctl's overrides folder: what is there goes before what the provider's
-// repository has. It has no clusterctl.yaml.
+// overridesTarget is clusterctl's overrides folder, which takes precedence over the provider's repository. It has no
+// clusterctl.yaml.
+//
 // Source: clusterctl configuration, "Overrides Layer".
 var overridesTarget = target{
 	Kind: store.Kind{
@@ -278,7 +279,7 @@ var overridesTarget = target{
 	},
 }
 
-// overridesFolderKey is the key of clusterctl's configuration, and the variable, for the folder.
+// overridesFolderKey is the key in clusterctl's configuration, and the variable, for the folder.
 const overridesFolderKey = "overridesFolder"
 
 // openOverrides returns the overrides folder, with the configuration that names it.
@@ -296,10 +297,9 @@ func (o Options) openOverrides(ctx context.Context) (*folder, error) {
 	return f, err
 }
 
-// overridesFolder returns the absolute path of the folder that clusterctl reads overrides from:
-// what its configuration or the variable OVERRIDESFOLDER says, or cluster-api/overrides in the
-// user's XDG folder for configurations, or, where that is missing and this is not,
-// .cluster-api/overrides in the user's home.
+// overridesFolder returns the absolute path of the folder from which clusterctl reads overrides: that of its
+// configuration or the variable OVERRIDESFOLDER, or cluster-api/overrides in the user's XDG folder for configurations,
+// or, if only that is missing, .cluster-api/overrides in the user's home.
 func overridesFolder(configuration config.Client) (string, error) {
 	if value, err := configuration.Variables().Get(overridesFolderKey); err == nil && strings.TrimSpace(value) != "" {
 		path, err := envsubst.Eval(value, os.Getenv)
@@ -307,7 +307,7 @@ func overridesFolder(configuration config.Client) (string, error) {
 			return "", fmt.Errorf("clusterctl's %s is %q: replacing its variables: %w", overridesFolderKey, value, err)
 		}
 		if !filepath.IsAbs(path) {
-			// clusterctl would look for it in whatever folder it is run.
+			// clusterctl would look for it in the current folder.
 			return "", fmt.Errorf("clusterctl's %s is %q, a relative path: make it absolute", overridesFolderKey, path)
 		}
 		return filepath.Clean(path), nil

@@ -89,7 +89,7 @@ func TestPublishAgainWritesNothing(t *testing.T) {
 	sameTree(t, before, tree(t, root))
 }
 
-// A read-only folder is one in which every call that changes it fails.
+// TestPublishAgainToReadOnlyFolder: in a read-only folder every call that changes it fails.
 func TestPublishAgainToReadOnlyFolder(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "one")

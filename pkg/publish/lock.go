@@ -17,11 +17,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 )
 
-// lockFile is the file at a repository's root that the lock is taken on. It is there only while a
-// publisher is at work, or after one was killed; what counts is the lock, not the file.
+// lockFile is the file at a repository's root on which the lock is taken. It exists only while a publisher is active,
+// or after one was killed; only the lock counts, not the file.
 const lockFile = ".clusterctl-release.lock"
 
-// How often a lock that is taken is tried again, and how often the wait is told of.
+// The intervals for retrying a lock, and for reporting the wait.
 const (
 	lockPoll = 50 * time.Millisecond
 	lockTell = 10 * time.Second
@@ -30,12 +30,12 @@ const (
 type lock struct {
 	disk disk
 	file *flock.Flock
-	// made are the folders that were made to take it: the root and those above it.
+	// made are the folders that were created to take the lock: the root and those above it.
 	made []string
 }
 
-// acquire takes the lock of the folder, whose root it makes if need be. The error is *LockedError
-// where another publisher has it for longer than the time that one waits.
+// acquire takes the lock of the folder, whose root it creates if necessary. The error is *LockedError if another
+// publisher keeps the lock longer than the time limit.
 func (f *folder) acquire(ctx context.Context) (*lock, error) {
 	start := time.Now()
 	told := time.Time{}
@@ -70,7 +70,7 @@ func (f *folder) tryAcquire() (*lock, error) {
 	var locked bool
 	l.file, locked, err = f.disk.tryLock(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the publisher before took the root away again, which it had made
+		return nil, nil // the previous publisher removed the root that it had created
 	}
 	if err != nil {
 		l.removeMade()
@@ -89,8 +89,8 @@ func (f *folder) tryAcquire() (*lock, error) {
 	return l, nil
 }
 
-// current says whether the locked file is still the one at the path: who had the lock before has
-// removed its file.
+// current reports whether the locked file is still the one at the path: the previous holder of the lock has removed its
+// file.
 func (l *lock) current(path string) (bool, error) {
 	locked, err := l.file.Stat()
 	if err != nil {
@@ -103,9 +103,8 @@ func (l *lock) current(path string) (bool, error) {
 	return err == nil && os.SameFile(locked, there), err
 }
 
-// sign writes into the lock file who holds it, for those who wait. It leaves a file of another user as
-// it is: the lock holds, and only the message of those who wait is poorer. On Windows nobody reads a
-// file that is locked.
+// sign writes the holder into the lock file, for those who wait. It leaves a file of another user unchanged: the lock
+// is valid, and only the message of those who wait has less detail. On Windows a locked file can't be read.
 func (l *lock) sign() error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -128,7 +127,7 @@ func (l *lock) sign() error {
 	return joinErrors(err, file.Close())
 }
 
-// readHolder returns who wrote the lock file; the zero Holder where that can't be told.
+// readHolder returns the holder in the lock file; the zero Holder if it can't be read.
 func readHolder(path string) Holder {
 	var h Holder
 	text, err := os.ReadFile(path) //nolint:gosec // in the folder that the user chose
@@ -138,10 +137,9 @@ func readHolder(path string) Holder {
 	return h
 }
 
-// release removes the lock file and lets go of the lock, in this order: nobody takes the lock of a
-// file that is gone. Windows removes no file that is open, so that it is removed after the lock there,
-// unless somebody else has it by then. Where nothing was published, the folders that were made for it
-// go as well.
+// release removes the lock file and then releases the lock, so that no process takes the lock of a removed file.
+// Windows does not remove an open file, so there the file is removed after the lock is released, unless another process
+// has it by then. If nothing was published, the created folders are removed as well.
 func (l *lock) release(published bool) error {
 	if runtime.GOOS == "windows" {
 		_ = l.file.Unlock()
@@ -160,11 +158,11 @@ func (l *lock) release(published bool) error {
 	return err
 }
 
-// removeMade removes the folders that were made, as far as they are empty.
+// removeMade removes the created folders as far as they are empty.
 func (l *lock) removeMade() {
 	for _, folder := range slices.Backward(l.made) {
 		if l.disk.remove(folder) != nil {
-			return // somebody else uses it
+			return // another process uses it
 		}
 	}
 }

@@ -4,5 +4,5 @@ package publish
 
 import "syscall"
 
-// noFollow keeps a lock file from being a link to somebody's file.
+// noFollow prevents that a lock file is a link to another file.
 const noFollow = syscall.O_NOFOLLOW

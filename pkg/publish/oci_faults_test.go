@@ -30,7 +30,7 @@ const (
 	// ociHost is the registry by the name that publishers know; it is a real one behind a proxy of the test's.
 	ociHost   = "registry.example.com"
 	ociSecret = "TopSecretOfTheTests"
-	// ociWait is how long who has set a tag waits before he looks again.
+	// ociWait is the time that a publisher that has set a tag waits before it looks again.
 	ociWait = 4 * time.Second
 )
 
@@ -52,7 +52,7 @@ type ociWorld struct {
 // Source: RFC 7617, "Basic" authentication.
 var login = base64.StdEncoding.EncodeToString([]byte("token:" + ociSecret))
 
-// asksForLogin is a registry that says who may write and read only after it was asked.
+// asksForLogin is a registry that names the required permissions only in its answer.
 func asksForLogin(registry http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Basic "+login {
@@ -242,7 +242,8 @@ func (t *turns) await(own, requests int) {
 	t.asleep[own] = false
 }
 
-// TestOCIImmutableTags: a registry that keeps the first of two refuses the second, who looks which it is.
+// TestOCIImmutableTags: a registry that keeps the first of two publishers refuses the second, which then checks the
+// tag.
 func TestOCIImmutableTags(t *testing.T) {
 	registry := pinned.StartRegistry(t)
 	for note, same := range map[string]bool{"one": true, "two": false} {

@@ -128,7 +128,7 @@ func TestPublishOverrides(t *testing.T) {
 	}
 }
 
-// What a user has in the overrides folder is not taken for what was published to a repository.
+// TestReadBackPassesOverrides: files in a user's overrides folder are not mistaken for those published to a repository.
 func TestReadBackPassesOverrides(t *testing.T) {
 	t.Parallel()
 	home, root := t.TempDir(), t.TempDir()
@@ -141,7 +141,8 @@ func TestReadBackPassesOverrides(t *testing.T) {
 	}
 }
 
-// Where clusterctl's client can't work at all, one learns it before something is published.
+// TestPublishWithoutFolderForConfigurations: a user whose clusterctl client can't work learns it before the release is
+// published.
 func TestPublishWithoutFolderForConfigurations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Action is what happens to a release or to a file.
+// Action is the action for a release or a file.
 type Action = store.Action
 
 // The actions of a plan.
@@ -30,34 +30,34 @@ const (
 
 // Plan is what a Publish would change.
 type Plan struct {
-	// Target is the place that is published to.
+	// Target is the place of publication.
 	Target string
-	// Releases are in the order in which they were given; a release given twice is there once.
+	// Releases are in the given order, without duplicates.
 	Releases []ReleasePlan
-	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
+	// Config is the change to the repository's clusterctl.yaml; nil if the target has none.
 	Config *ConfigPlan
-	// Pages are releases for people, apart from what clusterctl reads; empty where the target has none.
+	// Pages are releases for people, which clusterctl does not read; empty if the target has none.
 	Pages []store.Page
-	// Warnings are what was seen at the place that bites its users, whoever put it there.
+	// Warnings are problems at the place that affect its users, whatever their origin.
 	Warnings []string
 }
 
-// ReleasePlan is what would happen to one release.
+// ReleasePlan is the plan for one release.
 type ReleasePlan struct {
 	Release *release.Release
-	// Place is where the release is published: a folder or a URL.
+	// Place is the place of the release: a folder or a URL.
 	Place string
 	// Action is Create, Unchanged, Replace or Refused.
 	Action Action
-	// Details say what publishing changes on the server apart from the files, such as a tag, a line each.
+	// Details describe the changes on the server other than files, such as a tag, a line each.
 	Details []string
-	// Differences compare what is published (first) with the release (second), for Replace and Refused.
+	// Differences compare the published release (first) with the new one (second), for Replace and Refused.
 	Differences []release.Difference
-	// Err says why the release is refused.
+	// Err is the reason for refusing the release.
 	Err error
 }
 
-// decide says what becomes of the release where another one, which differs so, is in its place or not.
+// decide sets the action for the release, given whether a different release is in its place.
 func (p *ReleasePlan) decide(isThere, replace, immutable bool) {
 	replaceable := store.Replaceable(p.Release.Version)
 	switch {
@@ -76,21 +76,21 @@ func (p *ReleasePlan) decide(isThere, replace, immutable bool) {
 	}
 }
 
-// ConfigPlan is what would happen to the clusterctl.yaml at a repository's root.
+// ConfigPlan is the plan for the clusterctl.yaml at a repository's root.
 type ConfigPlan struct {
 	// Path is the file.
 	Path string
 	// Action is Create, Update or Unchanged.
 	Action Action
-	// Entries are the entries of its list of providers that change, e.g. "add libvirt (InfrastructureProvider)".
+	// Entries describe the changes to its list of providers, e.g. "add libvirt (InfrastructureProvider)".
 	Entries []string
 
-	// text and mode are what the file will have.
+	// text and mode are those of the new file.
 	text []byte
 	mode fs.FileMode
 }
 
-// Err returns why releases are refused, all of them together, or nil.
+// Err returns the joined reasons for refused releases, or nil.
 func (p *Plan) Err() error {
 	var refused []error
 	for _, r := range p.Releases {
@@ -101,7 +101,7 @@ func (p *Plan) Err() error {
 	return errors.Join(refused...)
 }
 
-// Changes says whether Publish would change anything.
+// Changes reports whether Publish would change anything.
 func (p *Plan) Changes() bool {
 	for _, r := range p.Releases {
 		if r.Action != Unchanged {
@@ -118,7 +118,7 @@ func (p *Plan) Changes() bool {
 
 func (p *Plan) changesConfig() bool { return p.Config != nil && p.Config.Action != Unchanged }
 
-// String returns the plan as text for a person.
+// String returns the plan as text for people.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "to %s\n", p.Target)
@@ -149,19 +149,19 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// Result is what a Publish did.
+// Result is the result of a Publish.
 type Result struct {
-	// Plan is what was found under the repository's lock, and has been done.
+	// Plan is the plan that was made under the repository's lock, and carried out.
 	Plan
-	// Commands are the clusterctl commands that use the releases, one a line of shell each.
+	// Commands are the clusterctl commands that use the releases, one line of shell each.
 	Commands []string
-	// Entry is what a user's clusterctl.yaml needs before these commands work; empty where it needs nothing.
+	// Entry is the entry that a user's clusterctl.yaml needs for these commands; empty if none is needed.
 	Entry string
-	// Usage says how something other than clusterctl reads the releases; empty where nothing does.
+	// Usage describes how other programs than clusterctl read the releases; empty if none does.
 	Usage string
 }
 
-// String returns what was done and how to use it as text for a person.
+// String returns the result, and how to use it, as text for people.
 func (r *Result) String() string {
 	var b strings.Builder
 	done := map[Action]string{Create: "published", Update: "updated", Replace: "replaced", Unchanged: "unchanged"}
@@ -203,9 +203,9 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// clusterctlCommands returns the commands that use the releases: for each what clusterctl would
-// apply, then one that installs them all, then one for each cluster template. The configuration is
-// that of the repository; empty stands for the user's own.
+// clusterctlCommands returns the commands that use the releases: for each one that prints the components, then one that
+// installs all releases, then one for each cluster template. config is the configuration of the repository; empty means
+// the user's own.
 func clusterctlCommands(config string, releases []*release.Release) []string {
 	clusterctl := "clusterctl"
 	if config != "" {
@@ -248,10 +248,10 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 	return commands
 }
 
-// plainWord is a word that a POSIX shell takes as it is.
+// plainWord matches a word that a POSIX shell does not interpret.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=+@,-]+$`)
 
-// shellQuote quotes a word where a shell would take it for something else.
+// shellQuote quotes a word that a shell would interpret.
 func shellQuote(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -259,7 +259,7 @@ func shellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// plan returns what publishing versions would change. The warnings come first in it.
+// plan returns the changes that publishing versions would make. Its first warnings are the given ones.
 func (s *server) plan(ctx context.Context, all []*store.Version, warnings []string) (*Plan, error) {
 	s.opts.tell("looking at " + s.store.URL())
 	surveyed, err := s.store.Survey(ctx, all)
@@ -295,7 +295,7 @@ func (s *server) plan(ctx context.Context, all []*store.Version, warnings []stri
 	return plan, nil
 }
 
-// doubles says that a version is public more than once.
+// doubles reports that a version is public more than once.
 func doubles(version string, there *store.Snapshot) []error {
 	if len(there.Doubles) == 0 {
 		return nil
@@ -303,8 +303,8 @@ func doubles(version string, there *store.Snapshot) []error {
 	return []error{fmt.Errorf("%s is public more than once, and users get one or the other: compare them and remove all but one: %s", version, strings.Join(there.Doubles, ", "))}
 }
 
-// compare says what is to be done about a version. One that is not complete and claimed with the same
-// bytes is one that a run before this one began.
+// compare determines the actions for a version. An incomplete version that is claimed with the same bytes was started
+// by an earlier run.
 func (s *server) compare(ctx context.Context, v *store.Version, there *store.Snapshot) ([]ReleasePlan, error) {
 	own := there.Claim != "" && there.Claim == store.Digest(v.Checksums().Data)
 	if !there.Public && !there.Begun || own && !there.Complete {
@@ -330,14 +330,14 @@ func (s *server) compare(ctx context.Context, v *store.Version, there *store.Sna
 		}
 	}
 	for name := range there.Files {
-		if !known[name] && v.Reads(name) { // others, such as binaries, come from elsewhere and bother nobody
+		if !known[name] && v.Reads(name) { // other files, such as binaries, come from other programs
 			differences = append(differences, release.Difference{File: name, Kind: "missing"})
 		}
 	}
 	return s.plans(v, there, !own || len(differences) == 0, differences), nil
 }
 
-// aliases returns the files of a version under further names, where the store has such.
+// aliases returns the files of a version under further names, if the store has such.
 func (s *server) aliases(v *store.Version) []release.File {
 	a, ok := s.store.(store.Aliaser)
 	if !ok {
@@ -346,7 +346,7 @@ func (s *server) aliases(v *store.Version) []release.File {
 	return slices.DeleteFunc(a.Aliases(v), func(f release.File) bool { _, own := v.File(f.Name); return own })
 }
 
-// same says whether a file has these bytes: by its digest, or, where there is none, by reading it.
+// same reports whether a file has these bytes: by its digest, or, without one, by reading it.
 func (s *server) same(ctx context.Context, there *store.Snapshot, listed store.File, f release.File) (bool, error) {
 	if listed.Size >= 0 && listed.Size != int64(len(f.Data)) {
 		return false, nil
@@ -358,8 +358,8 @@ func (s *server) same(ctx context.Context, there *store.Snapshot, listed store.F
 	return err == nil && bytes.Equal(data, f.Data), err
 }
 
-// plans returns the plan for each release of a version, by whether another one is there, and how the
-// whole version differs from that.
+// plans returns the plan for each release of a version, given whether another version is in its place, and the
+// differences from it.
 func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, differences []release.Difference) []ReleasePlan {
 	slices.SortFunc(differences, func(x, y release.Difference) int { return strings.Compare(x.File, y.File) })
 	plans := make([]ReleasePlan, 0, len(v.Releases))

@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// NoPrevious as Options.Previous compares a release with none before it.
+	// NoPrevious as Options.Previous means that a release has no previous one.
 	NoPrevious = "none"
-	// previousTime is how long the release before may take to be read.
+	// previousTime is the time limit for reading the previous release.
 	previousTime = 2 * time.Minute
 )
 
-// history is where the releases that a place already has are read from.
+// history is the source of the releases that a place already has.
 type history struct {
 	// place is the URL or folder of the place.
 	place string
 	// versions returns the versions that are public there.
 	versions func(ctx context.Context, provider release.Provider) ([]string, error)
-	// fetch returns what is public of a provider for a version; the error is release.ErrNoRelease where
-	// that is nothing.
+	// fetch returns the public release of a provider for a version; the error is release.ErrNoRelease if there is none.
 	fetch func(ctx context.Context, provider release.Provider, version string) (*release.Release, error)
 }
 
-// reads keeps releases that were read, so that each is read once; nil keeps nothing.
+// reads is a cache of releases; nil caches nothing.
 type reads map[string][]*release.Release
 
 func (r reads) get(key string, read func() ([]*release.Release, error)) ([]*release.Release, error) {
@@ -46,9 +45,9 @@ func (r reads) get(key string, read func() ([]*release.Release, error)) ([]*rele
 	return releases, err
 }
 
-// PreviousAt returns for each release the one before it at a location, as Read takes it: that of
-// the same provider or, where there are several versions, the highest one below. It is nil for a
-// provider that has none there, and an error if no provider has one.
+// PreviousAt returns for each release the previous one at a location, as Read accepts it: the release of the same
+// provider or, of several versions, the highest lower one. It is nil for a provider without one there, and an error if
+// no provider has one.
 func PreviousAt(ctx context.Context, location string, releases []*release.Release, opts Options) ([]*release.Release, error) {
 	there, err := opts.reads.get(location, func() ([]*release.Release, error) { return Read(ctx, location, opts) })
 	if err != nil {
@@ -65,8 +64,8 @@ func PreviousAt(ctx context.Context, location string, releases []*release.Releas
 	return previous, nil
 }
 
-// PreviousInFolder returns for each release the highest version below it that is next to it in
-// dir/<label>/, where a build writes it. It is nil where there is none.
+// PreviousInFolder returns for each release the highest lower version in dir/<label>/, to which a build writes it. It
+// is nil if there is none.
 func PreviousInFolder(ctx context.Context, dir string, releases []*release.Release) ([]*release.Release, error) {
 	p, err := openLocal(dir, Options{})
 	if err != nil {
@@ -75,8 +74,7 @@ func PreviousInFolder(ctx context.Context, dir string, releases []*release.Relea
 	return p.Previous(ctx, releases)
 }
 
-// before returns the release before another one, of these: the only one of its provider, or that of
-// the highest version below.
+// before returns the previous release from a list: the only one of its provider, or that of the highest lower version.
 func before(all []*release.Release, r *release.Release) *release.Release {
 	var (
 		own      []*release.Release
@@ -101,16 +99,16 @@ func listText(releases []*release.Release) string {
 	return strings.Join(texts, ", ")
 }
 
-// previous returns for each release the one that its users upgrade from, nil where there is none: the
-// checks of an upgrade and the notes are made against it. The location is the one that the user named;
-// without one it is the highest version below, of those that are public at a place and of the releases
-// themselves. For a version without a pre-release part it is one of these.
+// previous returns for each release the one from which its users upgrade, nil if there is none. The checks of an
+// upgrade and the notes compare with it. The location is the one that the user named; without one, it is the highest
+// lower version of the public releases at a place and of the releases themselves, without pre-releases for a version
+// that is none itself.
 func (o Options) previous(ctx context.Context, location string, releases []*release.Release, from history) ([]*release.Release, error) {
 	ctx, cancel := context.WithTimeout(ctx, previousTime)
 	defer cancel()
 	if location != "" {
 		if !sameServer(location, from.place) {
-			o.TokenFile = "" // it is for the server that is published to
+			o.TokenFile = "" // it is for the server of publication
 		}
 		return PreviousAt(ctx, location, releases, o)
 	}
@@ -156,7 +154,7 @@ func (o Options) checkedAgainst(ctx context.Context, releases []*release.Release
 	return o.previous(ctx, o.Previous, releases, from)
 }
 
-// versionBefore returns the highest version below another one, or "".
+// versionBefore returns the highest lower version, or "".
 func versionBefore(versions []string, version string) string {
 	return store.Highest(versions, func(v string) bool {
 		_, err := release.ParseVersion(v)
@@ -164,7 +162,7 @@ func versionBefore(versions []string, version string) string {
 	})
 }
 
-// sameServer says whether two URLs are of one server.
+// sameServer reports whether two URLs have the same server.
 func sameServer(a, b string) bool {
 	x, xErr := url.Parse(a)
 	y, yErr := url.Parse(b)
@@ -172,16 +170,16 @@ func sameServer(a, b string) bool {
 }
 
 const (
-	// NoNotes as Options.NotesFrom makes no notes.
+	// NoNotes as Options.NotesFrom creates no notes.
 	NoNotes = "none"
-	// maxNotes is how many characters the text of a release may have. GitLab takes more.
+	// maxNotes is the maximum number of characters in the text of a release. GitLab allows more.
 	// Source: GitHub answers "body is too long (maximum is 125000 characters)": ncipollo/release-action issue 493.
 	maxNotes = 125000
-	// notesRoom is left for the mark of a draft.
+	// notesRoom is reserved for the mark of a draft.
 	notesRoom = 500
 )
 
-// checkNotes refuses notes of the user's that a server would not take.
+// checkNotes refuses the user's notes if a server would not accept them.
 func (o Options) checkNotes() error {
 	if n := len([]rune(o.Notes)); n > maxNotes-notesRoom {
 		return fmt.Errorf("the notes have %d characters, and a release takes %d: shorten them, or put a link to them", n, maxNotes-notesRoom)
@@ -189,10 +187,10 @@ func (o Options) checkNotes() error {
 	return nil
 }
 
-// errNoneBefore says that there is nothing that notes could be made against.
+// errNoneBefore means that no release exists with which notes could compare.
 var errNoneBefore = errors.New("there is no release of these providers before it")
 
-// notes compares a version with the release before.
+// notes compares a version with the previous release.
 func (o Options) notes(ctx context.Context, v *store.Version, from history) (string, error) {
 	previous, err := o.previous(ctx, o.NotesFrom, v.Releases, from)
 	if err != nil {
@@ -209,7 +207,7 @@ func (o Options) notes(ctx context.Context, v *store.Version, from history) (str
 	return bounded(differences.Markdown(), maxNotes-notesRoom), nil
 }
 
-// bounded cuts a text to so many characters, at the end of a line, and says so.
+// bounded cuts a text to a number of characters, at the end of a line, and says so.
 func bounded(text string, most int) string {
 	const cut = "\n…\n\nThis is not all: `clusterctl release diff` shows the rest.\n"
 	runes := []rune(text)

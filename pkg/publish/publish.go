@@ -1,10 +1,9 @@
-// Package publish puts releases where clusterctl reads them, and reads them back from there.
+// Package publish copies releases to places from which clusterctl reads them, and reads them back.
 //
-// A Publisher is one place, and each kind of place is one line in the list targets (publish.go). A kind of
-// server is a store.Store in a folder of its own: server.go publishes to it, plan.go compares, and
-// server_read.go reads. What is put into a folder becomes visible a whole version at a time: it is staged
-// in the same file system, synced and renamed (folder.go), and every call that changes the disk is in
-// disk.go.
+// A Publisher is one place, and each kind of place is one line in the list targets (publish.go). A kind of server is a
+// store.Store in its own folder: server.go publishes to it, plan.go compares, and server_read.go reads. In a folder, a
+// version becomes visible as a whole: it is staged in the same file system, synced and renamed (folder.go), and every
+// call that changes the disk is in disk.go.
 package publish
 
 import (
@@ -25,76 +24,74 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Publisher puts releases into one place that clusterctl reads.
+// Publisher publishes releases to one place that clusterctl reads.
 type Publisher interface {
-	// Plan returns what Publish would change, and changes nothing. Releases that would be refused
-	// are in the plan, see Plan.Err; an error means that no plan could be made: a release that
-	// clusterctl could not use, or a place that can't be read or is not fit to be published to.
+	// Plan returns the changes that Publish would make, and changes nothing. Refused releases are in the plan, see
+	// Plan.Err. The error means that no plan could be made: clusterctl could not use a release, or the place can't be
+	// read or is unsuitable.
 	Plan(ctx context.Context, releases []*release.Release) (*Plan, error)
 
-	// Publish makes the releases available and reads them back through clusterctl's own client.
-	// All of them are checked before anything is written. A version is visible whole or not at
-	// all; after a failure, or when the process was killed, the same call ends right. Bytes that
-	// are published already are left alone. Errors: *ConflictError where other bytes are published
-	// for a version, *LockedError where another publisher is at work, *ReadBackError where clusterctl
-	// does not get what was published.
+	// Publish publishes the releases and reads them back through clusterctl's own client. It checks all of them before
+	// it writes. A version becomes visible as a whole; after a failure, or if the process was killed, the same call
+	// completes the work. It leaves bytes unchanged that are already published. Errors: *ConflictError if a version is
+	// published with other bytes, *LockedError if another publisher is active, *ReadBackError if clusterctl does not
+	// get the published bytes.
 	Publish(ctx context.Context, releases []*release.Release) (*Result, error)
 
-	// Previous returns for each release the one that its users upgrade from, nil where there is none:
-	// that of Options.Previous or Options.NotesFrom or, without these, the highest version below it, of
-	// what is published here and of the releases themselves. For a version without a pre-release part
-	// it is one of these. Publish reads none of them again for its notes.
+	// Previous returns for each release the one from which its users upgrade, nil if there is none: that of
+	// Options.Previous or Options.NotesFrom or, without these, the highest lower version of the releases that are
+	// published here and of the releases themselves, without pre-releases for a version that is none itself. Publish
+	// does not read them again for its notes.
 	Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error)
 
-	// Fetch returns a published release. An empty version or "latest" is the one that clusterctl
-	// takes when it is asked for none. The error is release.ErrNoRelease where there is no such
-	// version.
+	// Fetch returns a published release. An empty version or "latest" is clusterctl's default version. The error is
+	// release.ErrNoRelease if the version does not exist.
 	Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error)
 }
 
-// Options are the choices that hold for every target.
+// Options are the choices for all targets.
 type Options struct {
-	// Replace allows other bytes for a version that is published already. It is for
-	// pre-releases and 0.0.0 only: any other version is refused all the same.
+	// Replace allows other bytes for a version that is already published. It applies only to pre-releases and 0.0.0:
+	// any other version is still refused.
 	Replace bool
-	// LockTimeout is how long to wait for another publisher. Zero is one minute.
+	// LockTimeout is the time to wait for another publisher. Zero is one minute.
 	LockTimeout time.Duration
-	// Progress is told, in a line of text, what takes time, and Report what is waited for longer than a
-	// request takes: a server that limits requests or fails. They may be nil.
+	// Progress receives a line of text for each slow step, and Report for each wait that is longer than a request: for
+	// a server that limits requests or fails. They may be nil.
 	Progress, Report func(string)
-	// ClusterctlConfig is the path or URL of clusterctl's configuration, as in its flag --config.
-	// Empty is clusterctl's default. The target "overrides" reads from it where that folder is.
+	// ClusterctlConfig is the path or URL of clusterctl's configuration, as in its flag --config. Empty is clusterctl's
+	// default. The target "overrides" reads the path of its folder from it.
 	ClusterctlConfig string
 
-	// TokenFile is a file with the token for a server. Empty takes it from the environment, by the
-	// variables that each target names. No token is needed to read what is public.
+	// TokenFile is a file with the token for a server. If it is empty, the token comes from the variables that each
+	// target names. Reading public releases needs no token.
 	TokenFile string
-	// Commit is the commit that a version is tagged at where there is no tag yet; where there is
-	// one it has to be of this commit. A release whose build recorded a commit has to be of it too.
-	// Empty is the recorded commit or, without one, the commit that a pipeline runs for.
+	// Commit is the commit to tag a version at if the tag does not exist; an existing tag has to be at this commit. A
+	// release with a recorded commit has to be of this commit as well. Empty is the recorded commit or, without one,
+	// that of the pipeline.
 	Commit string
 	// Notes are the text of the release on servers that have one, in Markdown.
 	Notes string
-	// NotesFrom is the release that the notes are made against where Notes is empty, as Read takes it.
-	// Empty is Previous or, without that, the highest published version below; NoNotes makes no notes.
+	// NotesFrom is the release with which the notes compare if Notes is empty, as Read accepts it. Empty is Previous
+	// or, without that, the highest lower published version; NoNotes creates no notes.
 	NotesFrom string
-	// Previous is the release that users upgrade from, as Read takes it. Empty is NotesFrom or, without
-	// that, the highest published version below; NoPrevious is none.
+	// Previous is the release from which users upgrade, as Read accepts it. Empty is NotesFrom or, without that, the
+	// highest lower published version; NoPrevious is none.
 	Previous string
-	// Draft leaves it to a person to make a release public, on servers that have drafts.
+	// Draft leaves a release as a draft, on servers that have drafts, for a person to publish.
 	Draft bool
-	// GitLabRelease makes a release of the project's as well, with links to the files of the package.
+	// GitLabRelease also creates a release of the project, with links to the files of the package.
 	GitLabRelease bool
-	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
+	// SignKey is a file with the private key for signing the provenance; empty means unsigned.
 	SignKey string
-	// NoProvenance publishes without provenance, whatever a build recorded of the source.
+	// NoProvenance publishes without provenance, whatever source a build recorded.
 	NoProvenance bool
 
-	// reads has the releases before, once they were read.
+	// reads caches the previous releases.
 	reads reads
-	// Network is what tests put between this package and a server.
+	// Network is the network that tests replace.
 	Network transport.Network
-	// disk is what tests put between this package and the system.
+	// disk is the disk that tests replace.
 	disk disk
 }
 
@@ -104,19 +101,19 @@ func (o Options) tell(line string) {
 	}
 }
 
-// target is one kind of place that releases are published to and read from.
+// target is one kind of place for published releases.
 type target struct {
-	// Kind says how such a place is written, and what a release there has.
+	// Kind describes the form of such a place, and the features of its releases.
 	store.Kind
-	// folder says that it is a folder, which needs no token and has no commits and no provenance.
+	// folder means that it is a folder, which needs no token and has no commits and no provenance.
 	folder bool
-	// open returns the publisher of a place; nil where nothing can be published there.
+	// open returns the publisher of a place; nil if the place is only for reading.
 	open func(text string, opts Options) (Publisher, error)
 	// read returns the releases at a place.
 	read func(ctx context.Context, text string, opts Options) ([]readRelease, error)
 }
 
-// serverTarget is the target of a kind of store.
+// serverTarget returns the target for a kind of store.
 func serverTarget(kind store.Kind) target {
 	return target{
 		Kind: kind,
@@ -143,7 +140,7 @@ func serverTarget(kind store.Kind) target {
 	}
 }
 
-// forStore returns the options that a store is opened with.
+// forStore returns the options for opening a store.
 func (o Options) forStore() store.Options {
 	return store.Options{
 		TokenFile: o.TokenFile, Commit: o.Commit, Draft: o.Draft, Pages: o.GitLabRelease,
@@ -151,7 +148,7 @@ func (o Options) forStore() store.Options {
 	}
 }
 
-// targets are all kinds of places; the first that matches is taken.
+// targets are all kinds of places; the first match counts.
 var targets = []target{
 	serverTarget(github.Kind),
 	serverTarget(gitlab.Kind),
@@ -162,7 +159,7 @@ var targets = []target{
 	localTarget,
 }
 
-// targetOf returns the target that a text names a place of, of those that are fit for a purpose.
+// targetOf returns the target of a text, among those that are fit for a purpose.
 func targetOf(text, purpose string, fit func(target) bool) (target, error) {
 	var forms []string
 	for _, t := range targets {
@@ -177,8 +174,8 @@ func targetOf(text, purpose string, fit func(target) bool) (target, error) {
 	return target{}, &TargetError{Text: text, Purpose: purpose, Forms: forms}
 }
 
-// Open returns the publisher for a place, e.g. a repository's root folder. Nothing is read or
-// written yet. The error is *TargetError where the text names no kind of place that there is.
+// Open returns the publisher for a place, e.g. a repository's root folder. It neither reads nor writes. The error is
+// *TargetError if the text names no known kind of place.
 func Open(to string, opts Options) (Publisher, error) {
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Minute
@@ -194,8 +191,7 @@ func Open(to string, opts Options) (Publisher, error) {
 	if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
 		return nil, fmt.Errorf("%q isn't a commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
 	}
-	// Notes are made against the release that upgrades are checked from, and that is the release of the notes,
-	// unless the user names two.
+	// The notes compare with the release from which upgrades are checked, and vice versa, unless the user names both.
 	previous, notesFrom := opts.Previous, opts.NotesFrom
 	if previous == "" && notesFrom != NoNotes {
 		opts.Previous = notesFrom
@@ -206,7 +202,7 @@ func Open(to string, opts Options) (Publisher, error) {
 	return t.open(to, opts)
 }
 
-// refuse returns an error where an option is set that has no effect at a place of this kind.
+// refuse returns an error if an option is set that has no effect at a place of this kind.
 func (t target) refuse(to string, opts Options) error {
 	const forServers = "%s is a folder, and %s is for a server: leave it out"
 	for _, option := range []struct {
@@ -228,11 +224,11 @@ func (t target) refuse(to string, opts Options) error {
 	return nil
 }
 
-// Read returns the releases at a location: a version folder (<label>/<version>), a provider's
-// folder or a repository's root with everything in it, or clusterctl's own URL of a provider
-// (file:///.../<label>/<version or latest>/<components file>, or that as a plain path, or the URLs
-// that the targets on servers name). The error is *TargetError where the text names no kind of
-// place that releases are read from, and release.ErrNoRelease where there is none.
+// Read returns the releases at a location: a version folder (<label>/<version>), a provider's folder or a repository's
+// root with all releases in it, or clusterctl's own URL of a provider (file:///.../<label>/<version or
+// latest>/<components file>, or that as a plain path, or the URLs that the targets on servers name). The error is
+// *TargetError if the text names no known kind of place, and release.ErrNoRelease if there is no release.
+//
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func Read(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
 	all, err := readAll(ctx, location, opts)
@@ -255,9 +251,9 @@ func readAll(ctx context.Context, location string, opts Options) ([]readRelease,
 	return t.read(ctx, location, opts)
 }
 
-// candidates checks releases before anything is done with them, and returns them in their order
-// without those that were given twice. It is an error if clusterctl could not use one of them, or
-// if two have the same provider and version and other bytes.
+// candidates checks releases first, and returns them in their order without duplicates. It is an error if clusterctl
+// could not use one of them, or if two have the same provider and version but other bytes.
+//
 // Source: clusterctl provider contract, "Provider Repositories".
 func candidates(releases []*release.Release) ([]*release.Release, error) {
 	if len(releases) == 0 {
@@ -310,11 +306,11 @@ func ofVersion(releases []*release.Release, provider release.Provider, version s
 	return nil
 }
 
-// commitName is the full hash of a commit.
+// commitName matches the full hash of a commit.
 var commitName = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
 
-// checkSources returns the releases with the sources that are claimed for them, and a warning of those
-// that have none. It is an error if what a build recorded does not hold for a release.
+// checkSources returns the releases with their claimed sources, and a warning about releases without one. It is an
+// error if the record of a build does not match a release.
 func (o Options) checkSources(releases []*release.Release) ([]*release.Release, []string, error) {
 	if o.SignKey != "" {
 		if err := provenance.CheckKey(o.SignKey); err != nil {
@@ -357,7 +353,7 @@ func (o Options) checkSources(releases []*release.Release) ([]*release.Release, 
 	return releases, []string{"published without provenance: there is " + reason}, errors.Join(problems...)
 }
 
-// checkSource returns an error if what a build recorded of a release can't be claimed for it.
+// checkSource returns an error if the recorded source of a release can't be claimed.
 func (o Options) checkSource(r *release.Release) error {
 	const orElse = "build it again, or publish it without provenance (Options.NoProvenance), so that nobody can tell which commit it comes from"
 	if changed := r.ChangedSinceBuild(); len(changed) > 0 {

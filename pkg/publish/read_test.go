@@ -85,7 +85,7 @@ func TestReadBackErrorOfBrokenNeighbour(t *testing.T) {
 	mustRead(t, root, r)
 }
 
-// Something else may change what was just published.
+// TestReadBackErrorOfOtherBytes: another program may change the release that was just published.
 func TestReadBackErrorOfOtherBytes(t *testing.T) {
 	root := t.TempDir()
 	r := someRelease(libvirt, "v0.1.0", "")

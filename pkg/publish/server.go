@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// publishTime is how long publishing may take as a whole, waiting for rate limits included.
+	// publishTime is the time limit for publishing as a whole, including waits for rate limits.
 	publishTime = 45 * time.Minute
-	// rounds is how often publishing a version begins anew as another publisher got in between.
+	// rounds is the number of attempts to publish a version when other publishers interfere.
 	rounds = 5
 )
 
-// server publishes to a store: the same order of things whatever server it is on.
+// server publishes to a store, with the same steps for all servers.
 type server struct {
 	store store.Store
-	// texts says that a version has a text there, and not only a page.
+	// texts means that a version has a text on the server, not only a page.
 	texts bool
 	opts  Options
 }
 
-// prepare checks releases, before anything is asked of the server, and returns them by their versions, with
-// what users should know of them.
+// prepare checks releases before the first request to the server, and returns them by their versions, with warnings for
+// users.
 func (s *server) prepare(ctx context.Context, releases []*release.Release) ([]*store.Version, []string, error) {
 	releases, warnings, err := s.opts.checkSources(releases)
 	if err == nil {
@@ -102,7 +102,7 @@ func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Res
 	}
 	for i, v := range all {
 		if s.opts.Draft {
-			break // nobody but the repository's own people can read it yet
+			break // only the repository's collaborators can read it
 		}
 		if err := s.readBack(ctx, v, files[i]); err != nil {
 			return nil, fmt.Errorf("published, but: %w", err)
@@ -118,8 +118,8 @@ func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Res
 	return result, nil
 }
 
-// publishVersion makes a version public, and adds to the result what was done about it. It returns the files
-// that have to be there now.
+// publishVersion makes a version public, and adds the action to the result. It returns the files that must exist
+// afterwards.
 func (s *server) publishVersion(ctx context.Context, v *store.Version, result *Result) ([]release.File, error) {
 	var last error
 	for round := range rounds {
@@ -133,7 +133,7 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version, result *R
 		if err != nil {
 			return nil, err
 		}
-		files := v.Files // the generated files may be of more providers
+		files := v.Files // the generated files may cover more providers
 		var staged store.Staged
 		var warnings []string
 		if last = nil; plans[0].Action != Unchanged {
@@ -157,7 +157,7 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version, result *R
 	return nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", v.Number, last, rounds)
 }
 
-// look returns what is there for a version, and what is to be done about it; an error where that is refused.
+// look returns the snapshot of a version, and the actions for it; an error if it is refused.
 func (s *server) look(ctx context.Context, v *store.Version) (*store.Snapshot, []ReleasePlan, error) {
 	there, err := s.store.Look(ctx, v.Number)
 	if err != nil {
@@ -170,11 +170,10 @@ func (s *server) look(ctx context.Context, v *store.Version) (*store.Snapshot, [
 	return there, plans, err
 }
 
-// lost returns the error of a publisher whose version was overwritten by another one's: none where that
-// has the same bytes.
+// lost returns the error of a publisher whose version another one overwrote: nil if the bytes are the same.
 func (s *server) lost(ctx context.Context, v *store.Version) error {
 	strict := *s
-	strict.opts.Replace = false // what is there now has to be this
+	strict.opts.Replace = false // the existing version must be equal
 	_, _, err := strict.look(ctx, v)
 	return err
 }
@@ -195,8 +194,8 @@ func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapsho
 	return staged, err
 }
 
-// text returns the text of a version: the user's or, without it, what changed since the release before. A
-// failure is a warning, and the text is empty then. That there is no release before is only told.
+// text returns the text of a version: the user's or, without it, the changes since the previous release. A failure is a
+// warning, and the text is empty then. A missing previous release is only reported as progress.
 func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string) string {
 	if s.opts.Notes != "" || s.opts.NotesFrom == NoNotes {
 		return s.opts.Notes
@@ -212,7 +211,7 @@ func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string)
 	return text
 }
 
-// page makes the page of a version where the store has pages. Without a text it only says what would be done.
+// page creates the page of a version if the store has pages. Without a text it only plans.
 func (s *server) page(ctx context.Context, v *store.Version, text func() string) ([]store.Page, error) {
 	pager, ok := s.store.(store.Pager)
 	if !ok {
@@ -225,8 +224,8 @@ func (s *server) page(ctx context.Context, v *store.Version, text func() string)
 	return []store.Page{*page}, nil
 }
 
-// readBack compares what is public with what was published: through clusterctl's own client where
-// that reads from here, or as the server gives it.
+// readBack compares the public files with the published ones: through clusterctl's own client if that reads from here,
+// or directly from the server.
 func (s *server) readBack(ctx context.Context, v *store.Version, files []release.File) error {
 	read, _, err := s.store.Reader(ctx, v.Number)
 	atOnce := clusterctlReadsAtOnce
@@ -256,15 +255,15 @@ func (s *server) history() history {
 	}
 }
 
-// readBackTries is how often a file that was just published is read until it is there: what serves
-// downloads may be behind what takes uploads.
+// readBackTries is the number of attempts to read a file that was just published: the servers for downloads may lag
+// behind those for uploads.
 const readBackTries = 6
 
-// clusterctlReadsAtOnce is how many files clusterctl's client reads at the same time: it keeps them
-// in maps without a lock.
+// clusterctlReadsAtOnce is the number of files that clusterctl's client reads concurrently: it keeps them in maps
+// without a lock.
 const clusterctlReadsAtOnce = 1
 
-// readBackFiles compares files of a version with what read returns for them, so many at once.
+// readBackFiles compares files of a version with the results of read, at most atOnce concurrently.
 func readBackFiles(ctx context.Context, v *store.Version, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -283,7 +282,7 @@ func readBackFiles(ctx context.Context, v *store.Version, files []release.File, 
 	return group.Wait()
 }
 
-// compared returns nil where a file was read, with its bytes.
+// compared returns nil if a file was read with its bytes.
 func compared(r *release.Release, file release.File, data []byte, err error) error {
 	if err == nil && bytes.Equal(data, file.Data) {
 		return nil
@@ -291,8 +290,8 @@ func compared(r *release.Release, file release.File, data []byte, err error) err
 	return &ReadBackError{Release: r, File: file.Name, Err: err}
 }
 
-// clientReady says whether clusterctl's client can work for this user, so that one learns it before
-// something is published: whatever it reads, it first makes sure of a folder for configurations.
+// clientReady reports whether clusterctl's client can work for this user, before anything is published: it always
+// creates a folder for configurations first.
 func clientReady() error {
 	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
 		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)

@@ -32,8 +32,7 @@ func (s *server) Fetch(ctx context.Context, provider release.Provider, version s
 	return f.release, err
 }
 
-// read returns the releases that a version and a components file name; those of all providers of the
-// version where there is no file.
+// read returns the releases of a version and a components file; without a file, those of all providers of the version.
 func (s *server) read(ctx context.Context, version, componentsFile string) ([]readRelease, error) {
 	if version != latest {
 		if _, err := release.ParseVersion(version); err != nil {
@@ -65,7 +64,7 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]re
 	return releases, nil
 }
 
-// public returns what is there for a version, or for the latest one.
+// public returns the snapshot of a version, or of the latest one.
 func (s *server) public(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
 	if version == "" || version == latest {
 		var err error
@@ -78,14 +77,14 @@ func (s *server) public(ctx context.Context, version, componentsFile string) (*s
 		return there, err
 	}
 	has := ""
-	if versions, err := s.store.Versions(ctx); err == nil { // who may read need not be allowed to list
+	if versions, err := s.store.Versions(ctx); err == nil { // a user who may read may be unable to list
 		slices.SortFunc(versions, func(a, b string) int { return store.Compare(b, a) })
 		has = ": it has " + strings.Join(append(versions, "no other version")[:max(len(versions), 1)], ", ")
 	}
 	return nil, fmt.Errorf("%w %s in %s%s", release.ErrNoRelease, version, s.store.URL(), has)
 }
 
-// latestVersion returns the version that clusterctl takes when it is asked for none.
+// latestVersion returns clusterctl's default version.
 func (s *server) latestVersion(ctx context.Context, componentsFile string) (version string, err error) {
 	if l, ok := s.store.(store.Latester); ok {
 		version, err = l.LatestVersion(ctx, componentsFile)
@@ -100,9 +99,9 @@ func (s *server) latestVersion(ctx context.Context, componentsFile string) (vers
 	return version, err
 }
 
-// fetch returns a provider's release: what clusterctl would read for it, and the other files that were
-// published with it, as its checksums say. Other files of a version, such as binaries, are not of it.
-// The provider is nil where its components have to tell.
+// fetch returns a provider's release: the files that clusterctl would read, and the other files that its checksums
+// name. Further files of a version, such as binaries, don't belong to it. If the provider is nil, its components
+// determine it.
 func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider) (readRelease, error) {
 	if _, ok := there.Files[componentsFile]; !ok {
 		return readRelease{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
@@ -123,8 +122,8 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 	return f, err
 }
 
-// fetchFiles reads a provider's release among the files of a version. The name of the repository is the
-// provider's where its components do not tell.
+// fetchFiles reads a provider's release from the files of a version. The name of the repository determines the provider
+// if its components do not.
 func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider, repository string, read func(ctx context.Context, there *store.Snapshot, name string) ([]byte, error)) (readRelease, error) {
 	components, err := read(ctx, there, componentsFile)
 	if err != nil {
@@ -148,7 +147,7 @@ func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile strin
 	}
 	listed, err := store.ParseChecksums(generated[store.ChecksumsFile])
 	if err != nil {
-		listed = nil // a file of that name that others made may say anything
+		listed = nil // another program's file of that name may have any content
 	}
 	empty := &release.Release{Provider: *provider, Version: there.Version}
 	wanted := slices.DeleteFunc(slices.Sorted(maps.Keys(there.Files)), func(name string) bool {
@@ -174,8 +173,9 @@ func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile strin
 	return readRelease{release: r, generated: generated}, err
 }
 
-// providerOf returns the provider that components are of: by the label that they carry, or, where
-// they have none, by their file's name and that of the repository.
+// providerOf returns the provider of components: from their label or, without one, from their file's name and that of
+// the repository.
+//
 // Source: clusterctl provider contract, "Labels".
 func providerOf(file string, data []byte, repository string) (release.Provider, error) {
 	documents, parseErr := manifest.Parse(file, data)

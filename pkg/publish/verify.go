@@ -19,29 +19,28 @@ import (
 // readRelease is a published release that was read.
 type readRelease struct {
 	release *release.Release
-	// generated has the bytes of the files that publishing added to those of the release, by their names.
+	// generated contains the generated files next to those of the release, by their names.
 	generated map[string][]byte
-	// problems are what is wrong with the place, whatever the files are.
+	// problems are defects of the place, independent of the files.
 	problems []error
-	// verify reads the release again as clusterctl does; nil where that does not read from there.
+	// verify reads the release again as clusterctl does; nil if clusterctl does not read from there.
 	verify func(ctx context.Context) error
-	// note says what can't be verified at this place; it may be empty.
+	// note names checks that are impossible at this place; it may be empty.
 	note string
 }
 
-// Verification is what a look at published releases brought.
+// Verification is the result of a verification.
 type Verification struct {
 	Releases []*release.Release
-	// Problems are what is wrong with them.
+	// Problems are the defects of the releases.
 	Problems []error
-	// Notes are what could not be verified, or what was found out.
+	// Notes are missing checks, and observations.
 	Notes []string
 }
 
-// Verify reads published releases as Read does, reads every file again as clusterctl does, and holds
-// the files against the checksums and the provenance published with them. The key is a file with the public
-// key that the provenance has to be signed with; without one a signature is not looked at. An error
-// means that the releases could not be read; what is wrong with them is in the result.
+// Verify reads published releases as Read does, reads every file again as clusterctl does, and compares the files with
+// the published checksums and provenance. The key is a file with the public key of the provenance; without one, the
+// signature is not checked. An error means that the releases could not be read; defects are in the result.
 func Verify(ctx context.Context, location, key string, opts Options) (*Verification, error) {
 	all, err := readAll(ctx, location, opts)
 	if err != nil {
@@ -92,7 +91,7 @@ func (v *Verification) checkGenerated(ctx context.Context, f readRelease, key st
 	}
 }
 
-// checkChecksums holds files against their checksums.
+// checkChecksums compares files with their checksums.
 func checkChecksums(text []byte, files []release.File) error {
 	sums, err := store.ParseChecksums(text)
 	if err != nil {

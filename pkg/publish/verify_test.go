@@ -77,7 +77,7 @@ func TestVerify(t *testing.T) {
 		"signed by another key":        {sign: curveFile, verify: edwardPublic, problem: "none of its signatures is by the key"},
 		"a changed file":               {change: replaceAsset("NOTES.md", flip), problem: "SHA256SUMS names other bytes for NOTES.md\nprovenance.intoto.jsonl names other bytes for NOTES.md"},
 		"a changed statement":          {sign: edwardFile, verify: edwardPublic, change: replaceAsset(store.ProvenanceFile, flip), problem: store.ProvenanceFile},
-		"another version's provenance": {change: replaceAsset(store.ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `is of the version "v0.1.1"`},
+		"another version's provenance": {change: replaceAsset(store.ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `has the version "v0.1.1"`},
 		"no provenance":                {change: without(store.ProvenanceFile), note: "has no file provenance.intoto.jsonl"},
 		"no provenance, a key":         {verify: edwardPublic, change: without(store.ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
 		"no checksums":                 {change: without(store.ChecksumsFile), note: "has no file SHA256SUMS"},

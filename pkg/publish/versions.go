@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// check says whether the root is fit to be published to, as far as it is there.
+// check reports whether the root is fit to be published to, as far as it is there.
 func (f *folder) check() error {
 	base := filepath.Base(f.root)
 	if _, err := release.ParseVersion(base); err == nil {
@@ -42,7 +42,7 @@ func (f *folder) check() error {
 	return nil
 }
 
-// published returns what is in a release's place, or nil where there is nothing.
+// published returns what is in a release's place, or nil if there is nothing.
 func (f *folder) published(r *release.Release) (*release.Release, error) {
 	place := f.versionFolder(r)
 	for _, path := range []string{filepath.Dir(place), place} {

@@ -7,11 +7,11 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 )
 
-// noOverrides is a folder that nobody has: what clusterctl's user puts in place of a release isn't read.
+// noOverrides is a folder that does not exist, so that the user's overrides are not read.
 const noOverrides = "/nonexistent/clusterctl-release-reads-no-overrides"
 
-// ClusterctlConfig returns a configuration of clusterctl with these values for its variables and keys,
-// these providers, and nothing of its user's.
+// ClusterctlConfig returns a configuration of clusterctl with these values for its variables and keys and these
+// providers, without the user's configuration.
 func ClusterctlConfig(ctx context.Context, values map[string]string, providers ...config.Provider) (config.Client, error) {
 	reader := config.NewMemoryReader()
 	err := reader.Init(ctx, "")

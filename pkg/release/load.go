@@ -23,7 +23,7 @@ import (
 
 //go:generate sh -c "cd ../.. && go run ./hack/schema pkg/release/clusterctl-release.schema.json"
 
-// configSchema is made from Config's types: what an editor checks is what Parse checks.
+// configSchema is generated from Config's types, so editors and Parse check the same schema.
 //
 //go:embed clusterctl-release.schema.json
 var configSchema []byte
@@ -45,11 +45,11 @@ var compileConfigSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return compiler.Compile(ConfigFile)
 })
 
-// ConfigError is one thing wrong in a release file.
+// ConfigError is one defect of a release file.
 type ConfigError struct {
-	// File is the release file as it was named by the caller.
+	// File is the name of the release file as the caller gave it.
 	File string
-	// Line and Column count from 1; 0 where the place is the file as a whole.
+	// Line and Column count from 1; 0 means the file as a whole.
 	Line, Column int
 	// Field is the path of the field, e.g. providers[0].type; "" for the file as a whole.
 	Field string
@@ -68,11 +68,11 @@ func (e *ConfigError) Error() string {
 	return place + ": " + e.Field + ": " + e.Message
 }
 
-// ErrNoConfig says that a tree has no release file.
+// ErrNoConfig means that a tree has no release file.
 var ErrNoConfig = errors.New("no release file")
 
-// Load reads a release file. The error is ErrNoConfig where there is none, and joins one
-// *ConfigError for each thing that is wrong in it.
+// Load reads a release file. The error is ErrNoConfig if the file is missing, and joins one *ConfigError for each
+// defect.
 func Load(file string) (*Config, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the user names the file to read
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,7 +84,7 @@ func Load(file string) (*Config, error) {
 	return Parse(file, data)
 }
 
-// Parse reads a release file's text; name is what errors call it.
+// Parse reads a release file's text; errors call it name.
 func Parse(name string, data []byte) (*Config, error) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
 	var document yamlv3.Node
@@ -97,10 +97,10 @@ func Parse(name string, data []byte) (*Config, error) {
 	if err := decoder.Decode(new(yamlv3.Node)); !errors.Is(err, io.EOF) {
 		return nil, &ConfigError{File: name, Message: "the file has more than one YAML document: keep one, and list several providers under providers"}
 	}
-	if err := document.Decode(new(any)); err != nil { // duplicate keys and bad anchors show here
+	if err := document.Decode(new(any)); err != nil { // reports duplicate keys and bad anchors
 		return nil, &ConfigError{File: name, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
-	// By way of JSON, as Kubernetes reads YAML: a date stays a text, and keys are texts.
+	// It converts to JSON first, as Kubernetes reads YAML: a date stays a text, and keys are texts.
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, &ConfigError{File: name, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
@@ -122,7 +122,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	return config, nil
 }
 
-// validateSchema validates the document by the schema and returns what is wrong in the order of the file.
+// validateSchema validates the document against the schema and returns the defects in the order of the file.
 func validateSchema(name string, document *yamlv3.Node, value any) []error {
 	schema, err := compileConfigSchema()
 	if err != nil {
@@ -151,9 +151,9 @@ func validateSchema(name string, document *yamlv3.Node, value any) []error {
 	return problems
 }
 
-// collectSchemaErrors calls report for the errors that name a fault, not for those that only group others.
+// collectSchemaErrors calls report for the errors that name a defect, not for those that only group others.
 func collectSchemaErrors(e *jsonschema.ValidationError, report func(*jsonschema.ValidationError)) {
-	// Under oneOf every branch complains; only the choice helps.
+	// Under oneOf every branch reports errors; only the choice helps.
 	if _, isChoice := e.ErrorKind.(*kind.OneOf); isChoice || len(e.Causes) == 0 {
 		report(e)
 		return
@@ -163,7 +163,7 @@ func collectSchemaErrors(e *jsonschema.ValidationError, report func(*jsonschema.
 	}
 }
 
-// schemaErrors turns one fault into errors with a place in the file.
+// schemaErrors converts one defect to errors with a place in the file.
 func schemaErrors(name string, document *yamlv3.Node, e *jsonschema.ValidationError) []*ConfigError {
 	at := func(location []string, key bool, text string) *ConfigError {
 		line, column := position(document, location, key)
@@ -173,7 +173,7 @@ func schemaErrors(name string, document *yamlv3.Node, e *jsonschema.ValidationEr
 	case *kind.AdditionalProperties:
 		unknown := make([]*ConfigError, 0, len(k.Properties))
 		for _, property := range k.Properties {
-			unknown = append(unknown, at(append(slices.Clone(e.InstanceLocation), property), true, "there is no such field"))
+			unknown = append(unknown, at(append(slices.Clone(e.InstanceLocation), property), true, "the field does not exist"))
 		}
 		return unknown
 	case *kind.Required:
@@ -190,7 +190,7 @@ func schemaErrors(name string, document *yamlv3.Node, e *jsonschema.ValidationEr
 	return []*ConfigError{at(e.InstanceLocation, false, e.ErrorKind.LocalizedString(message.NewPrinter(language.English)))}
 }
 
-// position returns where the value (or, with key, its key) at a location stands in the document.
+// position returns the place in the document of the value (or, with key, its key) at a location.
 func position(document *yamlv3.Node, location []string, key bool) (line, column int) {
 	node := document
 	if node.Kind == yamlv3.DocumentNode && len(node.Content) > 0 {
@@ -225,7 +225,7 @@ func position(document *yamlv3.Node, location []string, key bool) (line, column 
 	return node.Line, node.Column
 }
 
-// fieldPath writes a location as a user would: providers[0].type.
+// fieldPath writes a location in the usual form: providers[0].type.
 func fieldPath(location []string) string {
 	var b strings.Builder
 	for _, step := range location {
@@ -241,7 +241,7 @@ func fieldPath(location []string) string {
 	return b.String()
 }
 
-// validate finds what the schema can't say.
+// validate reports defects that a schema can't express.
 func (c *Config) validate(name string, document *yamlv3.Node) []error {
 	var problems []error
 	report := func(text string, location ...string) {
@@ -250,7 +250,7 @@ func (c *Config) validate(name string, document *yamlv3.Node) []error {
 	}
 	checkPath := func(p string, location ...string) {
 		if p != "" && !filepath.IsLocal(filepath.FromSlash(p)) {
-			report(fmt.Sprintf("%q leads out of the tree: paths are relative to the release file's folder", p), location...)
+			report(fmt.Sprintf("%q is outside of the tree: paths are relative to the release file's folder", p), location...)
 		}
 	}
 	checkPath(c.Metadata, "metadata")
@@ -263,7 +263,7 @@ func (c *Config) validate(name string, document *yamlv3.Node) []error {
 			report(err.Error(), at("name")...)
 		}
 		if first, ok := seen[p.Provider().Label()]; ok {
-			report(fmt.Sprintf("providers[%d] is %s already", first, p.Provider().Label()), at("name")...)
+			report(fmt.Sprintf("providers[%d] is already %s", first, p.Provider().Label()), at("name")...)
 		} else {
 			seen[p.Provider().Label()] = i
 		}
@@ -286,7 +286,7 @@ func (c *Config) validate(name string, document *yamlv3.Node) []error {
 					report(fmt.Sprintf("%q isn't a pattern: %v", asset.Path, err), append(location, "path")...)
 				}
 				if asset.Kustomize != "" && asset.As == "" {
-					report("needs 'as', the name of the file that the kustomization gives", location...)
+					report("needs 'as', the name of the file that is built", location...)
 				}
 				if asset.As != "" {
 					if err := list.nameRule(asset.As); err != nil {

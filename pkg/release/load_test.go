@@ -62,8 +62,8 @@ func TestParseRefuses(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"unknown field", replace("  kustomize: config", "  title: x\n  kustomize: config"), []string{"f.yaml:6:3: providers[0].title: there is no such field"}},
-		{"two faults", replace("- name: controller", "- nome: controller"), []string{"f.yaml:8:5: providers[0].images[0]: lacks name", "f.yaml:8:5: providers[0].images[0].nome: there is no such field"}},
+		{"unknown field", replace("  kustomize: config", "  title: x\n  kustomize: config"), []string{"f.yaml:6:3: providers[0].title: the field does not exist"}},
+		{"two faults", replace("- name: controller", "- nome: controller"), []string{"f.yaml:8:5: providers[0].images[0]: lacks name", "f.yaml:8:5: providers[0].images[0].nome: the field does not exist"}},
 		{"number for a text", replace(`"1"`, "1"), []string{"f.yaml:20:29: providers[0].sampleValues[0].values.WORKER_MACHINE_COUNT: is of type number and should be of type string: put it in quotes"}},
 		{"type", replace("InfrastructureProvider", "Infrastructure"), []string{"f.yaml:5:9: providers[0].type: value must be one of 'CoreProvider'"}},
 		{"name", replace("name: demo", "name: Demo"), []string{"f.yaml:4:9: providers[0].name: 'Demo' does not match pattern"}},
@@ -71,10 +71,10 @@ func TestParseRefuses(t *testing.T) {
 		{"kustomize without as", replace("    as: cluster-template-ha.yaml\n", ""), []string{"f.yaml:12:5: providers[0].templates[1]: needs 'as'"}},
 		{"template name", replace("as: cluster-template-ha.yaml", "as: ha.yaml"), []string{`f.yaml:13:9: providers[0].templates[1].as: "ha.yaml" isn't a name for a cluster template`}},
 		{"class name", replace("as: clusterclass-demo.yaml", "as: demo.yaml"), []string{`f.yaml:16:9: providers[0].clusterClasses[0].as: "demo.yaml" isn't a name for a ClusterClass`}},
-		{"path out of the tree", replace("config/default", "../config"), []string{`f.yaml:6:14: providers[0].kustomize: "../config" leads out of the tree`}},
-		{"absolute path", replace("config/default", "/config"), []string{`f.yaml:6:14: providers[0].kustomize: "/config" leads out of the tree`}},
+		{"path out of the tree", replace("config/default", "../config"), []string{`f.yaml:6:14: providers[0].kustomize: "../config" is outside of the tree`}},
+		{"absolute path", replace("config/default", "/config"), []string{`f.yaml:6:14: providers[0].kustomize: "/config" is outside of the tree`}},
 		{"the core provider's name", replace("name: demo", "name: cluster-api"), []string{"f.yaml:4:9: providers[0].name: provider \"cluster-api\" of type InfrastructureProvider"}},
-		{"two alike", goodConfig + "- name: demo\n  type: InfrastructureProvider\n  kustomize: b\n", []string{"f.yaml:21:9: providers[1].name: providers[0] is infrastructure-demo already"}},
+		{"two alike", goodConfig + "- name: demo\n  type: InfrastructureProvider\n  kustomize: b\n", []string{"f.yaml:21:9: providers[1].name: providers[0] is already infrastructure-demo"}},
 		{"duplicate key", replace("  kustomize: config", "  name: demo\n  kustomize: config"), []string{`line 6: mapping key "name" already defined at line 4`}},
 		{"no YAML", "a: [", []string{"f.yaml: line 1"}},
 		{"a second document", goodConfig + "---\na: b\n", []string{"more than one YAML document"}},

@@ -14,7 +14,7 @@ const (
 	yamlExtension       = ".yaml"
 )
 
-// IsClusterTemplate says whether clusterctl finds a cluster template under this file name.
+// IsClusterTemplate reports whether clusterctl finds a cluster template under this file name.
 func IsClusterTemplate(name string) bool {
 	_, err := Flavor(name)
 	return err == nil
@@ -34,7 +34,7 @@ func Flavor(name string) (string, error) {
 	return flavor, nil
 }
 
-// ClusterTemplateFile returns the file name of the cluster template of a flavor, "" being the default.
+// ClusterTemplateFile returns the file name of the cluster template of a flavor; "" is the default.
 func ClusterTemplateFile(flavor string) string {
 	if flavor == "" {
 		return clusterTemplateStem + yamlExtension
@@ -42,14 +42,14 @@ func ClusterTemplateFile(flavor string) string {
 	return clusterTemplateStem + "-" + flavor + yamlExtension
 }
 
-// IsClusterClass says whether clusterctl finds a ClusterClass definition under this file name.
+// IsClusterClass reports whether clusterctl finds a ClusterClass definition under this file name.
 func IsClusterClass(name string) bool {
 	_, err := ClusterClassName(name)
 	return err == nil
 }
 
-// ClusterClassName returns the name of the ClusterClass that a file name stands for: "prod" for
-// clusterclass-prod.yaml. Any other name is an error that says which is allowed.
+// ClusterClassName returns the name of the ClusterClass for a file name: "prod" for clusterclass-prod.yaml. Any other
+// name is an error that says which is allowed.
 func ClusterClassName(name string) (string, error) {
 	class, hasPrefix := strings.CutPrefix(name, clusterClassPrefix)
 	class, hasSuffix := strings.CutSuffix(class, yamlExtension)

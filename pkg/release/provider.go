@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 )
 
-// Provider identifies a provider the way clusterctl does: by name and type.
+// Provider identifies a provider as clusterctl does: by name and type.
 type Provider struct {
 	// Name is the provider's clusterctl name, e.g. "libvirt".
 	Name string
@@ -18,8 +18,9 @@ type Provider struct {
 	Type clusterctlv1.ProviderType
 }
 
-// providerTypes lists every provider type with the name of the clusterctl flag that selects one of it, which
-// the name of its components YAML begins with.
+// providerTypes lists every provider type with the name of its clusterctl flag, which is also the prefix of its
+// components YAML.
+//
 // Source: clusterctl provider contract, "Components YAML", "Naming conventions".
 var providerTypes = []struct {
 	Type clusterctlv1.ProviderType
@@ -43,11 +44,11 @@ func ProviderTypes() []clusterctlv1.ProviderType {
 	return types
 }
 
-// ErrNoProviderLabel says that a text is not the label of any provider.
+// ErrNoProviderLabel means that a text is not the label of a provider.
 var ErrNoProviderLabel = errors.New("not a provider label")
 
-// ParseLabel returns the provider that a label such as "infrastructure-libvirt" stands for.
-// The error is ErrNoProviderLabel where no provider has that label.
+// ParseLabel returns the provider of a label such as "infrastructure-libvirt". The error is ErrNoProviderLabel if no
+// provider has that label.
 func ParseLabel(label string) (Provider, error) {
 	if label == config.ClusterAPIProviderName {
 		return Provider{Name: label, Type: clusterctlv1.CoreProviderType}, nil
@@ -56,13 +57,13 @@ func ParseLabel(label string) (Provider, error) {
 		if t.Type == clusterctlv1.CoreProviderType {
 			continue
 		}
-		// clusterctl's own function makes the prefix, so that it can't drift from what clusterctl looks for.
+		// clusterctl's own function returns the prefix, so that it always matches what clusterctl looks for.
 		if name, ok := strings.CutPrefix(label, clusterctlv1.ManifestLabel("", t.Type)); ok {
 			p := Provider{Name: name, Type: t.Type}
 			return p, p.Validate()
 		}
 	}
-	return Provider{}, fmt.Errorf("%q: %w: expected %q or a name behind bootstrap-, control-plane-, infrastructure-, ipam-, runtime-extension- or addon-",
+	return Provider{}, fmt.Errorf("%q: %w: expected %q or a name after bootstrap-, control-plane-, infrastructure-, ipam-, runtime-extension- or addon-",
 		label, ErrNoProviderLabel, config.ClusterAPIProviderName)
 }
 
@@ -72,8 +73,8 @@ func (p Provider) Label() string {
 	return clusterctlv1.ManifestLabel(p.Name, p.Type)
 }
 
-// ComponentsFile returns the file name that the contract gives the components YAML of a provider
-// of this type, or "" where the type is unknown.
+// ComponentsFile returns the contract's file name for the components YAML of a provider of this type, or "" for an
+// unknown type.
 func (p Provider) ComponentsFile() string {
 	if flag := p.ClusterctlFlag(); flag != "" {
 		return flag + "-components.yaml"
@@ -91,7 +92,8 @@ func (p Provider) ClusterctlFlag() string {
 	return ""
 }
 
-// Validate reports what clusterctl would refuse in the provider's name and type.
+// Validate returns an error if clusterctl would refuse the provider's name or type.
+//
 // Source: clusterctl provider contract, "Adding a provider to clusterctl".
 func (p Provider) Validate() error {
 	if p.ComponentsFile() == "" {
@@ -104,7 +106,7 @@ func (p Provider) Validate() error {
 		return fmt.Errorf("provider name %q: %s", p.Name, strings.Join(problems, "; "))
 	}
 	if (p.Name == config.ClusterAPIProviderName) != (p.Type == clusterctlv1.CoreProviderType) {
-		return fmt.Errorf("provider %q of type %s: clusterctl takes the name %q for the %s and for no other",
+		return fmt.Errorf("provider %q of type %s: clusterctl accepts the name %q only for the %s",
 			p.Name, p.Type, config.ClusterAPIProviderName, clusterctlv1.CoreProviderType)
 	}
 	return nil

@@ -11,22 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// ErrNoRelease says that a folder holds no release where one was looked for.
+// ErrNoRelease means that a folder contains no release.
 var ErrNoRelease = errors.New("no release")
 
-// Read returns the releases below a folder, which is a version folder (<label>/<version>: one
-// release), a provider's folder (<label>: all of its versions) or a repository's root (everything
-// in it), in the order of their labels and versions' names. Folders that carry no provider label or
-// no semantic version are passed over, as clusterctl does. A release whose provider's name or whose
-// version clusterctl refuses is returned too: the checks say what is wrong. The error is ErrNoRelease where nothing is found.
+// Read returns the releases below a folder, which is a version folder (<label>/<version>: one release), a provider's
+// folder (<label>: all of its versions) or a repository's root (all releases), in the order of their labels and
+// versions' names. Like clusterctl, it skips folders without a provider label or a semantic version as their name. It
+// includes releases whose provider name or version clusterctl refuses, which the checks report. The error is
+// ErrNoRelease if there is no release.
+//
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func Read(dir string) ([]*Release, error) {
 	_, releases, err := ReadRoot(dir)
 	return releases, err
 }
 
-// ReadRoot is Read, and also returns the absolute path of the repository's root, the folder in which the
-// providers' folders are.
+// ReadRoot is Read, and also returns the absolute path of the repository's root, which contains the providers' folders.
 func ReadRoot(dir string) (root string, releases []*Release, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,13 +59,13 @@ func ReadRoot(dir string) (root string, releases []*Release, err error) {
 	return abs, releases, err
 }
 
-// isVersion says whether the name of a folder is a semantic version, with or without the leading v.
+// isVersion reports whether the name of a folder is a semantic version, with or without the leading v.
 func isVersion(name string) bool {
 	_, err := version.ParseSemantic(name)
 	return err == nil
 }
 
-// isLabel says whether the name of a folder is the label of a provider, whose name may be wrong.
+// isLabel reports whether the name of a folder is the label of a provider, whose name may be wrong.
 func isLabel(name string) bool {
 	_, err := ParseLabel(name)
 	return !errors.Is(err, ErrNoProviderLabel)
@@ -85,7 +85,7 @@ func ReadVersion(dir string) (*Release, error) {
 	return checked, nil
 }
 
-// readVersion returns the release in a version folder, whatever the version and the provider's name are.
+// readVersion returns the release in a version folder, with any version and provider name.
 func readVersion(dir string) (*Release, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func readVersion(dir string) (*Release, error) {
 			return nil, fmt.Errorf("reading the release in %s: %s isn't a plain file: a provider repository has no folders below the version", dir, entry.Name())
 		}
 		if role := (&Release{Provider: provider}).Role(entry.Name()); role != RoleOther && info.Size() > MaxFileSize {
-			return nil, fmt.Errorf("reading the release in %s: %s has %d bytes, and a release's %s of more than %d is not read", dir, entry.Name(), info.Size(), role, MaxFileSize)
+			return nil, fmt.Errorf("reading the release in %s: %s has %d bytes, but a release's %s may have at most %d", dir, entry.Name(), info.Size(), role, MaxFileSize)
 		}
 		data, err := os.ReadFile(path) //nolint:gosec // the user names the folder to read
 		if err != nil {

@@ -13,14 +13,13 @@ import (
 // Source: clusterctl provider contract, "Metadata YAML".
 const MetadataFile = "metadata.yaml"
 
-// MaxFileSize is how large, in bytes, a file may be that clusterctl reads. The largest in the field
-// has a 25th of it.
+// MaxFileSize is the size limit, in bytes, of a file that clusterctl reads. The largest published one has a 25th of it.
 const MaxFileSize = 32 << 20
 
-// Role says what a file of a release is for.
+// Role is the role of a file in a release.
 type Role string
 
-// The roles that clusterctl knows, and Other for what it never reads.
+// The roles that clusterctl knows, and Other for files that it never reads.
 const (
 	RoleComponents      Role = "components"
 	RoleMetadata        Role = "metadata"
@@ -33,19 +32,19 @@ const (
 type File struct {
 	// Name is the file's name, without a folder: a provider repository is flat.
 	Name string
-	// Data is the file as it is published, byte for byte.
+	// Data is the content of the published file.
 	Data []byte
 }
 
 // Release is the set of files of one provider at one version.
 type Release struct {
 	Provider Provider
-	// Version is the release's version as clusterctl knows it, with its leading v, e.g. "v0.1.0".
+	// Version is the release's version in clusterctl's form, with its leading v, e.g. "v0.1.0".
 	Version string
 	// Files are sorted by name and unique.
 	Files []File
-	// Source is what its build recorded; nil for a release without a record, such as one that somebody
-	// else built or that was read from a server.
+	// Source is the record of its build; nil for a release without a record, such as one from another builder or from a
+	// server.
 	Source *Source
 }
 
@@ -85,12 +84,12 @@ func (r *Release) File(name string) (File, bool) {
 	return r.Files[i], true
 }
 
-// Components returns the components YAML, or false where the release has none.
+// Components returns the components YAML, or false if the release has none.
 func (r *Release) Components() (File, bool) {
 	return r.File(r.Provider.ComponentsFile())
 }
 
-// Role returns what a file of this release is for, by the names of the contract.
+// Role returns the role of a file of this release, by the names of the contract.
 // Source: clusterctl provider contract, the sections "Naming conventions".
 func (r *Release) Role(name string) Role {
 	switch {
@@ -106,8 +105,8 @@ func (r *Release) Role(name string) Role {
 	return RoleOther
 }
 
-// HasKind says whether the file has an object of a kind of Cluster API's core group. It does not parse the
-// file: one of another role may have any content.
+// HasKind reports whether the file has an object of a kind of Cluster API's core group. It does not parse the file,
+// because files of other roles may have any content.
 func (f File) HasKind(kind string) bool {
 	inCore := false
 	for line := range strings.Lines(string(f.Data)) {
@@ -124,17 +123,17 @@ func (f File) HasKind(kind string) bool {
 	return false
 }
 
-// IsMisnamedClass says whether a file has a ClusterClass under a name by which clusterctl does not find it.
+// IsMisnamedClass reports whether a file has a ClusterClass under a name with which clusterctl does not find it.
 func (r *Release) IsMisnamedClass(f File) bool {
 	isYAML := strings.HasSuffix(f.Name, ".yaml") || strings.HasSuffix(f.Name, ".yml")
 	return isYAML && r.Role(f.Name) == RoleOther && f.HasKind("ClusterClass")
 }
 
-// Difference names a file that two releases do not have alike.
+// Difference names a file that differs between two releases.
 type Difference struct {
 	File string
-	// Kind is "missing" where only the first release has the file, "extra" where only the
-	// second has it, and "differs" where the bytes are not the same.
+	// Kind is "missing" if only the first release has the file, "extra" if only the second has it, and "differs" if the
+	// bytes differ.
 	Kind string
 }
 
@@ -158,8 +157,9 @@ func (r *Release) Differences(other *Release) []Difference {
 	return differences
 }
 
-// ParseVersion parses a release's version. Clusterctl takes a version with and without the leading
-// v, but looks releases up with it: without it a release is published that is never found.
+// ParseVersion parses a release's version. clusterctl accepts a version with and without the leading v, but looks
+// releases up with it, so it never finds a release that is published without it.
+//
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func ParseVersion(s string) (*version.Version, error) {
 	v, err := version.ParseSemantic(s)
@@ -170,7 +170,7 @@ func ParseVersion(s string) (*version.Version, error) {
 		return nil, fmt.Errorf("version %q lacks the leading v: write v%s", s, s)
 	}
 	if "v"+v.String() != s {
-		return nil, fmt.Errorf("version %q is not written as clusterctl looks it up: write v%s", s, v.String())
+		return nil, fmt.Errorf("version %q does not have the form that clusterctl looks up: write v%s", s, v.String())
 	}
 	return v, nil
 }

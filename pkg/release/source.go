@@ -10,35 +10,34 @@ import (
 	"slices"
 )
 
-// SourceFile is the file in a version folder in which a build records what the release was built
-// from. It is not one of the release's files: releases are compared, checked and published without it.
+// SourceFile is the file in a version folder in which a build records the release's source. It is not one of the
+// release's files: releases are compared, checked and published without it.
 const SourceFile = "clusterctl-release.source.json"
 
-// Source is what a release was built from.
+// Source is the source of a release.
 type Source struct {
-	// Repository is the URL of the repository, or "" where git knows none.
+	// Repository is the URL of the repository, or "" if git knows none.
 	Repository string `json:"repository,omitempty"`
-	// Commit is the full hash of the commit that was checked out.
+	// Commit is the full hash of the checked-out commit.
 	Commit string `json:"commit"`
-	// Modified says that the tree was not as in the commit: files were changed, added or removed.
+	// Modified means that the tree differed from the commit: files were changed, added or removed.
 	Modified bool `json:"modified,omitempty"`
-	// MergeRef is the ref of a pull or merge request's merge where the commit is one, which no branch
-	// keeps.
+	// MergeRef is the ref of a pull or merge request's merge, if the commit is one; no branch contains such a commit.
 	MergeRef string `json:"mergeRef,omitempty"`
 	// Tool is the version of clusterctl-release that built the release.
 	Tool string `json:"tool,omitempty"`
-	// Files are the SHA-256 of the files that were built, by name.
+	// Files are the SHA-256 digests of the built files, by name.
 	Files map[string]string `json:"files"`
 }
 
-// commitName is the full hash of a commit.
+// commitName matches the full hash of a commit.
 var commitName = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // parseSource reads the record in a version folder.
 func parseSource(data []byte) (*Source, error) {
 	s := &Source{}
 	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("%s is not what a build writes: %w: build the release again, or remove the file", SourceFile, err)
+		return nil, fmt.Errorf("%s does not have the form that a build writes: %w: build the release again, or remove the file", SourceFile, err)
 	}
 	if !commitName.MatchString(s.Commit) {
 		return nil, fmt.Errorf("%s: commit is %q, which is not the full hash of a commit: build the release again, or remove the file", SourceFile, s.Commit)
@@ -52,13 +51,13 @@ func (s *Source) File() (File, error) {
 	return File{Name: SourceFile, Data: append(data, '\n')}, err
 }
 
-// SameCommit says whether two records name the same commit of the same repository, and the same tool.
+// SameCommit reports whether two records name the same commit of the same repository, and the same tool.
 func (s *Source) SameCommit(other *Source) bool {
 	return s.Repository == other.Repository && s.Commit == other.Commit && s.Modified == other.Modified &&
 		s.MergeRef == other.MergeRef && s.Tool == other.Tool
 }
 
-// Record says what the release was built from, with its files as they are now.
+// Record sets the source of the release, with the digests of its current files.
 func (r *Release) Record(source Source) {
 	source.Files = make(map[string]string, len(r.Files))
 	for _, f := range r.Files {
@@ -67,8 +66,8 @@ func (r *Release) Record(source Source) {
 	r.Source = &source
 }
 
-// ChangedSinceBuild compares the files that were built (first) with those of the release (second).
-// There are no differences where the release has no Source.
+// ChangedSinceBuild compares the built files (first) with those of the release (second). It returns none for a release
+// without a Source.
 func (r *Release) ChangedSinceBuild() []Difference {
 	if r.Source == nil {
 		return nil

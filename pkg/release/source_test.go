@@ -18,7 +18,7 @@ func TestReadSource(t *testing.T) {
 		"none":               {},
 		"a record":           {record: `{"commit": "` + commit + `", "files": {}}`, want: commit},
 		"of a later tool":    {record: `{"commit": "` + commit + `", "other": 1}`, want: commit},
-		"no JSON":            {record: "commit: x", err: "is not what a build writes"},
+		"no JSON":            {record: "commit: x", err: "does not have the form that a build writes"},
 		"no commit":          {record: "{}", err: `commit is ""`},
 		"an abbreviated":     {record: `{"commit": "0123456"}`, err: `commit is "0123456"`},
 		"capital letters":    {record: `{"commit": "` + strings.Repeat("A", 40) + `"}`, err: "not the full hash"},

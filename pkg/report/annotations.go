@@ -34,7 +34,7 @@ func writeGitHub(r *Report, w io.Writer) error {
 	return nil
 }
 
-// sentence says all of a finding in one text.
+// sentence returns a finding as one text.
 func sentence(e Entry, f checks.Finding) string {
 	lead := e.title()
 	if at := where(f); at != "" {
@@ -80,8 +80,8 @@ func writeGitLab(r *Report, w io.Writer) error {
 	seen := map[string]int{}
 	for _, e := range r.Entries {
 		for _, f := range e.Findings {
-			// Not the line: an issue stays the same one while lines above it change. A second one
-			// of the same content is told by its number.
+			// The fingerprint excludes the line, so that an issue stays the same when lines above it change. A number
+			// distinguishes further issues with the same content.
 			content := strings.Join([]string{e.label(), f.ID, f.File, f.Object.String(), f.Path, f.Message}, "\x00")
 			seen[content]++
 			sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", content, seen[content]))

@@ -31,13 +31,13 @@ var (
 )
 
 const (
-	// linesAround is how many lines of a file are shown above and below the line of a finding.
+	// linesAround is the number of lines of a file that are shown above and below the line of a finding.
 	linesAround = 2
-	// longestLine is how many characters of such a line are shown.
+	// longestLine is the number of characters of such a line that are shown.
 	longestLine = 300
 )
 
-// pageData is what the page shows.
+// pageData is the data of the page.
 type pageData struct {
 	Title, Tool, Policy string
 	Style               template.CSS
@@ -57,18 +57,18 @@ type pageCount struct {
 // pageEntry is one release, dump or cluster.
 type pageEntry struct {
 	ID, Title string
-	// Folder is where the files are, or "".
+	// Folder is the folder of the files, or "".
 	Folder     string
 	Counts     []pageCount
 	Files      []pageFile
 	Suppressed []checks.Suppressed
 	Tables     []contract.Table
 	Graphs     []pageGraph
-	// NoTables says why there are no contract tables, where there should be some.
+	// NoTables is the reason for missing contract tables.
 	NoTables string
 }
 
-// pageFile is a file with its findings, or what was found in no file, with the Name "".
+// pageFile is a file with its findings; with the Name "", the findings without a file.
 type pageFile struct {
 	Name     string
 	Findings []pageFinding
@@ -92,12 +92,12 @@ type pageGraph struct {
 	Image         template.URL
 }
 
-// pageCheck is the documentation of a check that found something.
+// pageCheck is the documentation of a check with findings.
 type pageCheck struct{ ID, Text string }
 
-// writeHTML writes one page that needs nothing but itself: a summary, the findings by file with the
-// lines around them, the contract tables, and the owner graphs of the templates. Without scripts,
-// only the filters are missing. The page's own policy forbids a browser to load anything.
+// writeHTML writes a self-contained page: a summary, the findings by file with the lines around them, the contract
+// tables, and the owner graphs of the templates. Without scripts, only the filters are missing. The page's policy
+// forbids a browser to load anything.
 func writeHTML(r *Report, w io.Writer) error {
 	script := pageScript + draw.ZoomScript
 	sum := sha256.Sum256([]byte(script))
@@ -140,7 +140,7 @@ func writeHTML(r *Report, w io.Writer) error {
 	return err
 }
 
-// withoutControls replaces the characters that HTML does not permit, which files of strangers may have.
+// withoutControls replaces the characters that HTML does not permit, which arbitrary files may contain.
 func withoutControls(page string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {
@@ -160,7 +160,7 @@ func countsOf(count func(checks.Severity) int) []pageCount {
 	return counts
 }
 
-// page returns what the page shows of an entry.
+// page returns the data of the page for an entry.
 func (e Entry) page(id string) (pageEntry, error) {
 	p := pageEntry{ID: id, Title: e.title(), Folder: e.Folder, Counts: countsOf(e.Count), Suppressed: e.Suppressed}
 	lines := fileLines{}
@@ -194,7 +194,7 @@ func (e Entry) page(id string) (pageEntry, error) {
 	return p, nil
 }
 
-// excerptAround returns a line of a file with those around it; nothing where the file lacks the line.
+// excerptAround returns a line of a file with its neighbours; none if the file lacks the line.
 func excerptAround(lines [][]byte, line int) []pageLine {
 	if line <= 0 || line > len(lines) {
 		return nil
@@ -210,7 +210,7 @@ func excerptAround(lines [][]byte, line int) []pageLine {
 	return excerpt
 }
 
-// graphOf draws an owner graph as an image, so that the styles of one cannot reach another.
+// graphOf draws an owner graph as an image, so that the styles of graphs do not affect each other.
 func graphOf(g checks.TemplateGraph) (pageGraph, error) {
 	p := draw.Of(g.Graph, g.Graph.Plan())
 	var svg bytes.Buffer

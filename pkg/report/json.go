@@ -54,7 +54,7 @@ type jsonFinding struct {
 }
 
 type jsonPlace struct {
-	// The file of the release; empty where the finding is about the release as a whole.
+	// The file of the release; empty if the finding is about the release as a whole.
 	File string `json:"file"`
 
 	// Which YAML document of the file, from 1; 0 is the file as a whole.

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
-// The JUnit report has a suite for each release and a case for each check: it fails with the
-// check's errors and warnings. Notes are its output.
+// The JUnit report has a suite for each release and a case for each check. A case fails with the check's errors and
+// warnings; notes are its output.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`

@@ -1,4 +1,4 @@
-// Package report shows what checks found, in the formats that people and pipelines read.
+// Package report writes the findings of checks in formats for people and pipelines.
 package report
 
 import (
@@ -12,15 +12,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Entry is what the checks found in one release, or in one dump or cluster.
+// Entry has the findings of one release, dump or cluster.
 type Entry struct {
 	*checks.Result
-	// Folder is where the release's files are, as a path that a pipeline knows; "" where they are
-	// nowhere on the disk.
+	// Folder is the folder of the release's files, as a path that a pipeline knows; "" if the files are not on disk.
 	Folder string
 }
 
-// title names what was checked, for people.
+// title names the release, dump or cluster for people.
 func (e Entry) title() string {
 	if e.Release == nil {
 		return e.Source
@@ -28,7 +27,7 @@ func (e Entry) title() string {
 	return e.Release.String()
 }
 
-// label is the provider's label, or what else was checked.
+// label is the provider's label, or the name of another source.
 func (e Entry) label() string {
 	if e.Release == nil {
 		return e.Source
@@ -36,11 +35,11 @@ func (e Entry) label() string {
 	return e.Release.Provider.Label()
 }
 
-// path returns how a pipeline names a file of the release.
+// path returns the name of a file of the release for a pipeline.
 func (e Entry) path(file string) string {
 	switch {
 	case e.Release == nil && file == "":
-		return "cluster" // a live one: pipelines want a path all the same
+		return "cluster" // a live cluster: pipelines require a path
 	case e.Release == nil:
 		return file
 	}
@@ -51,7 +50,7 @@ func (e Entry) path(file string) string {
 	return path.Join(folder, file)
 }
 
-// Report is what the checks found in some releases.
+// Report has the findings of some releases.
 type Report struct {
 	Entries []Entry
 	// Tool is the version of this program.
@@ -60,7 +59,7 @@ type Report struct {
 	Color bool
 }
 
-// checked says what was checked, for people.
+// checked names the checked releases for people.
 func (r *Report) checked() string {
 	if len(r.Entries) == 1 {
 		return r.Entries[0].title()
@@ -68,7 +67,7 @@ func (r *Report) checked() string {
 	return plural(len(r.Entries), "release")
 }
 
-// Count returns how many findings of all releases have a severity.
+// Count returns the number of findings of all releases with a severity.
 func (r *Report) Count(severity checks.Severity) int {
 	n := 0
 	for _, e := range r.Entries {
@@ -77,7 +76,7 @@ func (r *Report) Count(severity checks.Severity) int {
 	return n
 }
 
-// Fails says whether there is a finding of that severity or a more severe one.
+// Fails reports whether a finding has that severity or a more severe one.
 func (r *Report) Fails(on checks.Severity) bool {
 	for _, e := range r.Entries {
 		for _, f := range e.Findings {
@@ -89,7 +88,7 @@ func (r *Report) Fails(on checks.Severity) bool {
 	return false
 }
 
-// Formats are the ways to show one. A new one is a file of its own and a line here.
+// Formats are the formats of a report. A new one is one file and one line here.
 var Formats = format.List[*Report]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},
@@ -100,10 +99,10 @@ var Formats = format.List[*Report]{
 	{Name: "html", Write: writeHTML},
 }
 
-// ShowsGraphs says whether a format shows the owner graphs of templates.
+// ShowsGraphs reports whether a format shows the owner graphs of templates.
 func ShowsGraphs(name string) bool { return name == "html" }
 
-// Write shows the report in a format.
+// Write writes the report in a format.
 func (r *Report) Write(name string, w io.Writer) error {
 	return Formats.Write(name, "the report", r, w)
 }
@@ -116,7 +115,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// more lists the further places of a finding, at most so many of them, or returns "".
+// more lists at most most further places of a finding, or returns "".
 func more(f checks.Finding, most int) string {
 	var places []string
 	for _, place := range f.MorePlaces[:min(most, len(f.MorePlaces))] {
@@ -131,7 +130,7 @@ func more(f checks.Finding, most int) string {
 	return fmt.Sprintf("and %d more: %s", len(f.MorePlaces), strings.Join(places, ", "))
 }
 
-// another names what a place has that the first place of the finding does not have.
+// another names what distinguishes a place from the first place of the finding.
 func another(first, place manifest.Place) string {
 	var parts []string
 	switch {
@@ -151,7 +150,7 @@ func another(first, place manifest.Place) string {
 	return strings.Join(parts, " ")
 }
 
-// where names the object and field of a finding in a line, or is "".
+// where names the object and field of a finding on one line, or is "".
 func where(f checks.Finding) string {
 	return strings.TrimSpace(f.Object.String() + " " + f.Path)
 }

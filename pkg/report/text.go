@@ -12,13 +12,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// maxShown is how many characters of a line are shown: some files have all they hold in one.
+// maxShown is the number of characters of a line that are shown: some files consist of one line.
 const maxShown = 120
 
-// maxPlaces is how many further places of a finding are listed in a text.
+// maxPlaces is the number of further places of a finding in a text.
 const maxPlaces = 8
 
-// writeText groups findings by release and file, shows the line of each, and ends with a count.
+// writeText groups findings by release and file, shows the line of each, and ends with the counts.
 func writeText(r *Report, w io.Writer) error {
 	t := text{w: w, colors: map[checks.Severity]*color.Color{
 		checks.Error: color.New(color.FgRed, color.Bold), checks.Warning: color.New(color.FgYellow), checks.Note: color.New(color.FgCyan),
@@ -57,7 +57,7 @@ func (t *text) printf(text string, args ...any) {
 	}
 }
 
-// release shows what was found in one release.
+// release writes the findings of one release.
 func (t *text) release(e Entry) {
 	if len(e.Findings) == 0 && len(e.Suppressed) == 0 {
 		return
@@ -81,7 +81,7 @@ func (t *text) release(e Entry) {
 	t.printf("\n")
 }
 
-// finding shows one finding with its line.
+// finding writes one finding with its line.
 func (t *text) finding(e Entry, f checks.Finding) {
 	place := ""
 	switch {
@@ -109,7 +109,7 @@ func (t *text) finding(e Entry, f checks.Finding) {
 // fileLines are the lines of a release's files, split when the first finding of a file is shown.
 type fileLines map[string][][]byte
 
-// of returns the lines of a file; none where the release lacks it.
+// of returns the lines of a file; none if the release lacks it.
 func (l fileLines) of(e Entry, file string) [][]byte {
 	lines, known := l[file]
 	if !known {
@@ -123,8 +123,7 @@ func (l fileLines) of(e Entry, file string) [][]byte {
 	return lines
 }
 
-// excerpt returns the line of a finding, cut to what a terminal shows, and where the caret goes in
-// it; -1 is nowhere.
+// excerpt returns the line of a finding, cut to the width of a terminal, and the column of the caret; -1 means none.
 func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
 	lines := t.lines.of(e, f.File)
 	if f.Line <= 0 || f.Line > len(lines) {
@@ -146,12 +145,12 @@ func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bo
 	return strings.TrimRight(string(runes), " "), caret, true
 }
 
-// printable is a line of a file as it is shown.
+// printable returns a line of a file without unprintable characters.
 func printable(line []byte) []rune {
 	return []rune(format.Printable(strings.ReplaceAll(string(line), "\t", " ")))
 }
 
-// indent puts a lead before every line but the first.
+// indent adds a prefix to every line except the first.
 func indent(s, lead string) string {
 	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+lead)
 }

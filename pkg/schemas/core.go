@@ -20,7 +20,7 @@ import (
 //go:embed core.json.gz
 var packed []byte
 
-// coreCRD is what is read of a CRD of the core at once: its schemas are large, and wait.
+// coreCRD contains the parts of a core CRD that are read at once; its schemas are large, and are decoded later.
 type coreCRD struct {
 	Mutated bool `json:"mutated"`
 	Spec    struct {
@@ -39,8 +39,8 @@ type coreCRD struct {
 	} `json:"spec"`
 }
 
-// core returns the kinds of Cluster API's core and its kubeadm providers, unpacked once. What they
-// compile to is shared by all that use them.
+// core returns the kinds of Cluster API's core and its kubeadm providers, unpacked once. Their compiled schemas are
+// shared.
 var core = sync.OnceValue(func() map[schema.GroupKind]*Kind {
 	kinds, err := unpack(packed)
 	if err != nil {
@@ -65,7 +65,7 @@ func unpack(data []byte) (map[schema.GroupKind]*Kind, error) {
 		}
 		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 		kind := &Kind{GroupKind: gk, Core: true, Mutated: crd.Mutated, Scope: crd.Spec.Scope, Labels: map[string]string{
-			// Cluster API's kustomize trees add them; the folder of CRDs does not have them.
+			// Cluster API's kustomizations add these labels; the folder of CRDs does not contain them.
 			clusterv1.GroupVersion.Group + "/v1beta1": "v1beta1",
 			clusterv1.GroupVersion.Group + "/v1beta2": "v1beta2",
 		}}

@@ -21,10 +21,10 @@ type Field struct {
 // textField is the schema of a text.
 var textField = &structuralschema.Structural{Generic: structuralschema.Generic{Type: "string"}}
 
-// Field returns the schema of a field of a kind, or nil where it is not known.
+// Field returns the schema of a field of a kind, or nil if it is not known.
 func (k *Kinds) Field(gvk schema.GroupVersionKind, path []any) *Field {
 	if len(path) == 1 && (path[0] == "apiVersion" || path[0] == "kind") || len(path) > 1 && path[0] == "metadata" {
-		return &Field{structural: textField} // Kubernetes' own, of which a CRD says nothing
+		return &Field{structural: textField} // a field of Kubernetes, which a CRD does not define
 	}
 	version, err := k.versionOf(gvk)
 	if version == nil || err != nil {
@@ -33,8 +33,8 @@ func (k *Kinds) Field(gvk schema.GroupVersionKind, path []any) *Field {
 	return (&Field{structural: version.compiled.structural}).At(path)
 }
 
-// FieldOf returns the field of a schema in the types of Cluster API or of apiextensions, or nil where
-// the schema can't be used.
+// FieldOf returns the field of a schema in the types of Cluster API or of apiextensions, or nil if the schema can't be
+// used.
 func FieldOf(props any) *Field {
 	data, err := json.Marshal(props)
 	if err != nil {
@@ -51,7 +51,7 @@ func FieldOf(props any) *Field {
 	return &Field{structural: structural}
 }
 
-// At returns the field at a path below this one, or nil where the schema does not name it.
+// At returns the field at a path below this one, or nil if the schema does not define it.
 func (f *Field) At(path []any) *Field {
 	s := f.structural
 	for _, step := range path {
@@ -77,7 +77,7 @@ func below(s *structuralschema.Structural, step any) *structuralschema.Structura
 	return nil
 }
 
-// HasFields says whether the field's values are objects, or lists of objects.
+// HasFields reports whether the field's values are objects, or lists of objects.
 func (f *Field) HasFields() bool {
 	s := f.structural
 	for s.Type == "array" && s.Items != nil {
@@ -86,10 +86,10 @@ func (f *Field) HasFields() bool {
 	return s.Type == "object"
 }
 
-// IsUntyped says whether values of any type may stand in the field.
+// IsUntyped reports whether the field allows values of any type.
 func (f *Field) IsUntyped() bool { return f.structural.Type == "" && !f.structural.XIntOrString }
 
-// Accepts says whether the schema allows a value. Rules in CEL are left out.
+// Accepts reports whether the schema allows a value, without CEL rules.
 func (f *Field) Accepts(value any) bool {
 	if f.validator == nil {
 		f.validator = validation.NewSchemaValidatorFromOpenAPI(f.structural.ToKubeOpenAPI())
@@ -97,7 +97,7 @@ func (f *Field) Accepts(value any) bool {
 	return value != nil && len(validation.ValidateCustomResource(nil, value, f.validator)) == 0
 }
 
-// Named returns the values that the schema names: its default, its example and its enum.
+// Named returns the values in the schema: its default, its example and its enum.
 func (f *Field) Named() []any {
 	candidates := []any{f.structural.Default.Object, f.structural.Example.Object}
 	if limits := f.structural.ValueValidation; limits != nil {
@@ -108,11 +108,11 @@ func (f *Field) Named() []any {
 	return slices.DeleteFunc(candidates, func(value any) bool { return value == nil || value == "" })
 }
 
-// Examples returns values that the schema may allow, the likeliest first: those that it names, then
-// values by type, format, limits and pattern.
+// Examples returns values that the schema may allow, the most likely first: those that it names, then values by type,
+// format, limits and pattern.
 func (f *Field) Examples() []any { return f.examples(0) }
 
-// maxExampleDepth is how deep the objects and lists of an example may be nested.
+// maxExampleDepth is the maximum depth of the objects and lists of an example.
 const maxExampleDepth = 4
 
 func (f *Field) examples(depth int) []any {
@@ -144,7 +144,7 @@ func (f *Field) examples(depth int) []any {
 	return values
 }
 
-// objectExamples returns an object with the fields that are required, and objects with one more field.
+// objectExamples returns an object with the required fields, and objects with one more field.
 func objectExamples(s *structuralschema.Structural, limits *structuralschema.ValueValidation, depth int) []any {
 	const most = 16
 	object := map[string]any{}
@@ -170,7 +170,7 @@ func objectExamples(s *structuralschema.Structural, limits *structuralschema.Val
 	return objects
 }
 
-// listExamples returns a list with as many items as are needed, and lists with one and none.
+// listExamples returns a list with the minimum number of items, and lists with one and none.
 func listExamples(s *structuralschema.Structural, limits *structuralschema.ValueValidation, depth int) []any {
 	const most = 16
 	if s.Items == nil || depth >= maxExampleDepth {

@@ -1,5 +1,5 @@
-// Package schemas gives the schemas of kinds: those of Cluster API's core and its kubeadm providers,
-// and those of releases. Objects are validated by them as an API server does, by its own code.
+// Package schemas returns the schemas of kinds: those of Cluster API's core and its kubeadm providers, and those of
+// releases. It validates objects as an API server does, with the API server's own code.
 package schemas
 
 import (
@@ -21,14 +21,14 @@ import (
 // Kind is a kind that a CRD defines.
 type Kind struct {
 	schema.GroupKind
-	// Core says that it is one of Cluster API's core or its kubeadm providers.
+	// Core means that the kind belongs to Cluster API's core or its kubeadm providers.
 	Core bool
-	// Mutated says that a webhook of the core's may change its objects before they are validated. Of
-	// other kinds this is not known.
+	// Mutated means that a webhook of the core may change the kind's objects before they are validated. It is unknown
+	// for other kinds.
 	Mutated bool
-	// Labels are those of the CRD; CRDs of the core have that of the contract here.
+	// Labels are those of the CRD; CRDs of the core have the label of the contract here.
 	Labels map[string]string
-	// Scope is that of its objects.
+	// Scope is the scope of its objects.
 	Scope    apiextensionsv1.ResourceScope
 	versions []*version
 }
@@ -67,7 +67,7 @@ func (k *Kind) VersionsWith(path []any) []string {
 	return names
 }
 
-// Kinds are the kinds that are known. It may be used by several goroutines.
+// Kinds are the known kinds. Several goroutines may use it.
 type Kinds struct {
 	own map[schema.GroupKind]*Kind
 }
@@ -79,8 +79,8 @@ var coreProviders = []string{
 	clusterctlv1.ManifestLabel(config.KubeadmControlPlaneProviderName, clusterctlv1.ControlPlaneProviderType),
 }
 
-// Of returns the kinds of CRDs, with those of the core. Where a kind has several CRDs, the first counts.
-// CRDs that the core itself publishes, of another version perhaps, replace those that this program has.
+// Of returns the kinds of CRDs, with those of the core. Of several CRDs of a kind, the first counts. CRDs that the core
+// itself publishes, perhaps in another version, replace those of this program.
 func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 	kinds := &Kinds{own: map[schema.GroupKind]*Kind{}}
 	for _, crd := range crds {
@@ -106,8 +106,8 @@ func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 	return kinds
 }
 
-// For returns the kinds of the components of releases, with those of the core. The error is that of
-// components that aren't YAML, or of a CRD that doesn't fit its own type.
+// For returns the kinds of the components of releases, with those of the core. The error is that of components that
+// aren't YAML, or of a CRD that doesn't fit its Go type.
 func For(releases ...*release.Release) (*Kinds, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, r := range releases {
@@ -120,8 +120,8 @@ func For(releases ...*release.Release) (*Kinds, error) {
 	return Of(crds...), nil
 }
 
-// CRDs returns the custom resource definitions of a release's components, none where it has no
-// components. The error is that of components that aren't YAML, or of a CRD that doesn't fit its own type.
+// CRDs returns the CRDs of a release's components, none without components. The error is that of components that aren't
+// YAML, or of a CRD that doesn't fit its Go type.
 func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	file, ok := r.Components()
 	if !ok {
@@ -145,8 +145,8 @@ func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, erro
 	return crds, nil
 }
 
-// Kind returns a kind, or false where it is not known: it belongs to Kubernetes, or to a provider that
-// is not here. Kinds of the core are the core's, whatever the release of another provider says of them.
+// Kind returns a kind, or false if it is not known: it belongs to Kubernetes, or to another provider. Kinds of the core
+// are those of the core, even if the release of another provider defines them.
 func (k *Kinds) Kind(gk schema.GroupKind) (*Kind, bool) {
 	own, isOwn := k.own[gk]
 	if kind, ok := core()[gk]; ok && (!isOwn || !own.Core) {

@@ -7,11 +7,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Steps splits a path into an object as Kubernetes writes it, such as spec.files[0].labels.example.com/a. Names of
-// fields are written as they are, dots and all: only the object knows where one ends.
+// Steps splits a path into an object, in Kubernetes' notation such as spec.files[0].labels.example.com/a. Names of
+// fields are not escaped, even if they contain dots: only the object shows where one ends.
 func Steps(value any, path string) []any {
 	if path == "<nil>" {
-		return nil // that is how a path without steps is written
+		return nil // the notation of an empty path
 	}
 	var steps []any
 	for path != "" {

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// maxPatternText is how long a text that is made of a pattern may be.
+// maxPatternText is the maximum length of a text from a pattern.
 const maxPatternText = 1000
 
-// textOfPattern returns a text that a regular expression is likely to match: the shortest, or one in
-// which optional parts occur once. It is false where the pattern can't be read or asks for too much.
+// textOfPattern returns a text that a regular expression is likely to match: the shortest, or one in which optional
+// parts occur once. It returns false if the pattern can't be read or is too complex.
 func textOfPattern(pattern string, optional bool) (string, bool) {
 	expression, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -21,7 +21,7 @@ func textOfPattern(pattern string, optional bool) (string, bool) {
 	return b.String(), ok
 }
 
-// writeMatch writes a text that an expression matches. It is false where there is none, or none that is short.
+// writeMatch writes a text that an expression matches. It returns false if no short one exists.
 func writeMatch(b *strings.Builder, e *syntax.Regexp, optional bool) bool {
 	if b.Len() > maxPatternText {
 		return false
@@ -51,7 +51,7 @@ func writeMatch(b *strings.Builder, e *syntax.Regexp, optional bool) bool {
 	return true // what is left matches the empty text
 }
 
-// classRune returns a character of a class, a letter or digit where it has one.
+// classRune returns a character of a class, preferably a letter or digit.
 func classRune(ranges []rune) (rune, bool) {
 	for _, wanted := range "ax0A-_./:" {
 		for i := 0; i+1 < len(ranges); i += 2 {

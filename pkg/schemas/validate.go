@@ -24,27 +24,27 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Problem is what is wrong with a field of an object.
+// Problem is a defect of a field of an object.
 type Problem struct {
 	// Path are the steps to the field: names, and numbers for the items of lists.
 	Path []any
-	// Unknown says that the schema does not have the field: an API server drops it without a word.
-	// With any other problem it refuses the object.
+	// Unknown means that the schema does not have the field: an API server silently drops it. With any other problem it
+	// refuses the object.
 	Unknown bool
-	// Missing says that the field is required and not there.
+	// Missing means that a required field is missing.
 	Missing bool
-	// Rule says that a rule of the CRD in CEL is broken, which may be about fields below the path.
+	// Rule means that the object breaks a CEL rule of the CRD, which may be about fields below the path.
 	Rule bool
 	// Message is the API server's, without the path.
 	Message string
 
-	// Below is the path of a field that is in a value of the wrong type and that the schema does not have; or nil.
+	// Below is the path of an unknown field in a value of the wrong type; or nil.
 	Below []any
-	// wrongType says that the value has another type than the schema.
+	// wrongType means that the value has another type than the schema.
 	wrongType bool
 }
 
-// version is a version of a kind. What its schema compiles to is made when it is first asked for.
+// version is a version of a kind. Its schema is compiled at the first use.
 type version struct {
 	name   string
 	served bool
@@ -58,7 +58,7 @@ type version struct {
 	rules     *cel.Validator
 }
 
-// compiled is a schema as an API server uses it.
+// compiled is a schema in the form that an API server uses.
 type compiled struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
@@ -89,7 +89,7 @@ func (v *version) build() (compiled, error) {
 	return compiled{structural: structural, validator: validator}, nil
 }
 
-// structuralOf returns a schema in the types that an API server works with.
+// structuralOf returns a schema in the types of an API server.
 func structuralOf(props *apiextensionsv1.JSONSchemaProps) (*apiextensions.JSONSchemaProps, *structuralschema.Structural, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
@@ -102,8 +102,8 @@ func structuralOf(props *apiextensionsv1.JSONSchemaProps) (*apiextensions.JSONSc
 	return internal, structural, nil
 }
 
-// versionOf returns the version of a kind with its schema compiled, or nil where the kind is not known. The
-// error is a *VersionError, or that of a schema that can't be used.
+// versionOf returns the version of a kind with its schema compiled, or nil if the kind is not known. The error is a
+// *VersionError, or that of an unusable schema.
 func (k *Kinds) versionOf(gvk schema.GroupVersionKind) (*version, error) {
 	kind, ok := k.Kind(gvk.GroupKind())
 	if !ok {
@@ -119,13 +119,13 @@ func (k *Kinds) versionOf(gvk schema.GroupVersionKind) (*version, error) {
 	return version, nil
 }
 
-// KeepsUnnamed says whether a schema keeps fields that it does not name.
+// KeepsUnnamed reports whether a schema keeps unknown fields.
 func KeepsUnnamed(props *apiextensionsv1.JSONSchemaProps) bool {
 	return props.XPreserveUnknownFields != nil && *props.XPreserveUnknownFields
 }
 
-// AcceptsEmpty says whether the rules in CEL of a schema accept an object with nothing but defaults. False is
-// also a schema without rules, or one that can't be used.
+// AcceptsEmpty reports whether the CEL rules of a schema accept an object with only defaults. It also returns false for
+// a schema without rules, or an unusable one.
 func AcceptsEmpty(ctx context.Context, props *apiextensionsv1.JSONSchemaProps) bool {
 	_, structural, err := structuralOf(props)
 	if err != nil {
@@ -141,17 +141,17 @@ func AcceptsEmpty(ctx context.Context, props *apiextensionsv1.JSONSchemaProps) b
 	return len(broken) == 0
 }
 
-// celRules compiles the rules in CEL, which takes longest: only objects that are right by the rest
-// of their schema need them. It is nil where there are none.
+// celRules compiles the CEL rules, which is the slowest step: only objects that are valid otherwise need them. It is
+// nil without rules.
 func (v *version) celRules(structural *structuralschema.Structural) *cel.Validator {
 	v.rulesOnce.Do(func() { v.rules = cel.NewValidator(structural, true, celconfig.PerCallLimit) })
 	return v.rules
 }
 
-// Validate checks an object by the schema of its kind as an API server does when it is created:
-// it drops unknown fields and nulls, sets defaults, and then looks at types, limits, keys of lists and, where
-// all that is right, rules in CEL. The object stays as it is. Nothing is wrong with objects whose
-// kind is not known. The error is that of the context, of a version that is not served, or of a schema that can't be used.
+// Validate validates a new object against the schema of its kind as an API server does: it drops unknown fields and
+// nulls, sets defaults, and then checks types, limits, keys of lists and, if all these are right, CEL rules. The object
+// is not changed. Objects of unknown kinds are valid. The error is that of the context, of a version that is not
+// served, or of an unusable schema.
 //
 // Source: Kubernetes documentation, Custom Resources, "Extend the Kubernetes API with CustomResourceDefinitions".
 func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured) ([]Problem, error) {
@@ -189,16 +189,15 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 		problems = append(problems, newProblem(object.Object, err))
 	}
 	problems = withoutEffects(problems)
-	// The validators walk maps in no order.
+	// The validators iterate over maps in random order.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(fmt.Sprint(a.Path...), fmt.Sprint(b.Path...)), strings.Compare(a.Message, b.Message))
 	})
 	return problems, nil
 }
 
-// Default gives an object the defaults of its kind's schema and drops what the schema does not have,
-// as an API server does that stores it. Objects whose kind is not known stay as they are. The error
-// is that of Validate.
+// Default sets the defaults of its kind's schema in an object and drops unknown fields, as an API server does that
+// stores it. Objects of unknown kinds stay as they are. The error is that of Validate.
 func (k *Kinds) Default(object *unstructured.Unstructured) error {
 	version, err := k.versionOf(object.GroupVersionKind())
 	if version == nil || err != nil {
@@ -214,8 +213,8 @@ func (k *Kinds) Default(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// decoded returns a copy of an object's content with the types that an API server decodes: integers
-// are int64. Clusterctl reads all numbers as float64, which rules in CEL do not take for integers.
+// decoded returns a copy of an object's content with the types that an API server decodes: integers are int64.
+// clusterctl reads all numbers as float64, which CEL rules do not treat as integers.
 func decoded(object *unstructured.Unstructured) (map[string]any, error) {
 	data, err := json.Marshal(object.Object)
 	if err != nil {
@@ -228,7 +227,7 @@ func decoded(object *unstructured.Unstructured) (map[string]any, error) {
 	return content, nil
 }
 
-// VersionError says that a kind is not served in a version.
+// VersionError means that a kind is not served in a version.
 type VersionError struct {
 	Kind    *Kind
 	Version string
@@ -247,8 +246,8 @@ func prune(original map[string]any, content map[string]any, schema *structuralsc
 	return problems
 }
 
-// withoutEffects leaves out what a wrong type elsewhere brings with it: fields that are unknown because their
-// parent has another type, and the problem of the whole object that comes with a number which isn't an integer.
+// withoutEffects removes problems that follow from a wrong type elsewhere: fields that are unknown because their parent
+// has another type, and the problem of the whole object for a number that isn't an integer.
 func withoutEffects(problems []Problem) []Problem {
 	cause := func(p Problem) int {
 		return slices.IndexFunc(problems, func(other Problem) bool {
@@ -277,7 +276,7 @@ func withoutEffects(problems []Problem) []Problem {
 	return causes
 }
 
-// newProblem turns what the API server says of a field into a problem.
+// newProblem converts the API server's error for a field to a problem.
 func newProblem(object map[string]any, err *field.Error) Problem {
 	return Problem{
 		Path: Steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired,

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// topologyField returns the schema of a field in the value of a Cluster's variable, which its class has,
-// or nil.
+// topologyField returns the schema of a field in the value of a Cluster's variable, from the variable's schema in the
+// class, or nil.
 func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 	i := slices.Index(u.Path, any("value"))
 	if len(u.Path) < 2 || u.Path[0] != "spec" || u.Path[1] != "topology" || i < 2 {
@@ -69,7 +69,7 @@ func (s *Samples) ClassFiles(known *Known) []release.File {
 	return files
 }
 
-// class returns the ClusterClass of a name, or nil where no file has it that can be read.
+// class returns the ClusterClass with a name, or nil if no readable file has it.
 func (k *Known) class(name string) *manifest.Document {
 	if class, ok := k.classes[name]; ok {
 		return class

@@ -1,5 +1,5 @@
-// Package templates gathers a provider's workload cluster templates and ClusterClass definitions
-// from its source tree, under the names by which clusterctl finds them.
+// Package templates collects a provider's workload cluster templates and ClusterClass definitions from its source tree,
+// under the names that clusterctl looks for.
 package templates
 
 import (
@@ -15,9 +15,9 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// Collect returns the files that a provider's entry in the release file names, each with its name
-// in the release: templates and classes must have the contract's names, other files any that
-// clusterctl does not read as something else.
+// Collect returns the files of a provider's entry in the release file, each with its name in the release: templates and
+// classes must have the contract's names, and other files must not have a name that clusterctl reads.
+//
 // Source: clusterctl provider contract, "Workload cluster templates" and "ClusterClass definitions".
 func Collect(t *tree.Tree, provider release.ProviderConfig) ([]release.File, error) {
 	var files []release.File
@@ -51,7 +51,7 @@ func Collect(t *tree.Tree, provider release.ProviderConfig) ([]release.File, err
 	return files, nil
 }
 
-// sourced is a file of a release with the place that it comes from.
+// sourced is a file of a release with its source.
 type sourced struct {
 	release.File
 	source string
@@ -75,7 +75,7 @@ func collect(t *tree.Tree, asset release.AssetConfig) ([]sourced, error) {
 		return nil, err
 	}
 	if asset.As != "" && len(paths) > 1 {
-		return nil, fmt.Errorf("%s matches %d files (%s), and 'as: %s' names one", t.Display(asset.Path), len(paths), strings.Join(paths, ", "), asset.As)
+		return nil, fmt.Errorf("%s matches %d files (%s), but 'as: %s' names one", t.Display(asset.Path), len(paths), strings.Join(paths, ", "), asset.As)
 	}
 	files := make([]sourced, 0, len(paths))
 	for _, p := range paths {
@@ -101,19 +101,19 @@ func requireUnread(provider release.Provider, name string) error {
 	return fmt.Errorf("%q under 'files' would be taken for the release's %s", name, role)
 }
 
-// CheckSyntax reports a template that clusterctl can't process whatever the values of its
-// variables: variables that its own processor does not parse, and, in a file without variables,
-// text that isn't YAML. source names the file in the error, which has the line.
+// CheckSyntax reports a template that clusterctl can't process with any values of its variables: variables that its
+// processor can't parse and, in a file without variables, text that isn't YAML. source names the file in the error,
+// which has the line.
 func CheckSyntax(source string, data []byte) error {
 	if line, err := VariableError(data); err != nil {
-		return fmt.Errorf("%s:%d: a variable is not written as clusterctl reads it: %w (write $${...} for what isn't a variable)", source, line, err)
+		return fmt.Errorf("%s:%d: clusterctl can't parse a variable: %w (write $${...} for text that isn't a variable)", source, line, err)
 	}
 	variables, err := NewProcessor().GetVariables(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err) // not reached: VariableError would have said so
 	}
 	if len(variables) > 0 {
-		return nil // what is YAML only once it is rendered is a matter of its values
+		return nil // whether the rendered file is YAML depends on the values
 	}
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
 	for document := 1; ; document++ {
@@ -127,15 +127,15 @@ func CheckSyntax(source string, data []byte) error {
 	}
 }
 
-// VariableError returns why clusterctl's own processor can't read the variables of a file, and the
-// line in which it stops: the one behind the last that it can read up to. A variable may go over
-// several lines, so no line is judged by itself.
+// VariableError returns why clusterctl's processor can't read the variables of a file, and the line at which it stops:
+// the one after the last readable line. A variable may continue over several lines, so lines can't be judged one by
+// one.
 func VariableError(data []byte) (line int, err error) {
 	own := newProcessor()
 	if _, err = own.GetVariables(data); err == nil {
 		return 0, nil
 	}
-	text, _, _ := bytes.Cut(data, []byte{0}) // for the processor the file ends there
+	text, _, _ := bytes.Cut(data, []byte{0}) // the processor reads no further
 	_, readable, _ := own.cut(text)
 	return 1 + bytes.Count(text[:readable], []byte("\n")), err
 }

@@ -17,7 +17,7 @@ func (c counted) GetVariableMap(raw []byte) (map[string]*string, error) {
 	return c.Processor.GetVariableMap(raw)
 }
 
-// TestKnownLines: the variables of a line are searched for once, whoever asks and whatever file it is in.
+// TestKnownLines: the variables of a line are searched for once, for all callers and files.
 func TestKnownLines(t *testing.T) {
 	const common = "a: ${TEST_KNOWN_LINES}\nb: ${TEST_KNOWN_LINES:=x}\n"
 	searches := 0

@@ -11,23 +11,23 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
-// processor is clusterctl's own processor, asked only of the lines of a file in which there is a
-// dollar, and once for each line: its search for variables with spaces costs more than all else that is
-// done with a file, each caller asks several times over, and a provider's templates have most lines in common.
+// processor is clusterctl's processor. It runs only on the lines of a file with a dollar sign, and once for each line:
+// its search for variables with spaces is the slowest step for a file, callers repeat it, and a provider's templates
+// have most lines in common.
 type processor struct {
 	yamlprocessor.Processor
 }
 
-// The limits of the lines whose variables are kept.
+// The limits of the cache of lines.
 const (
-	// maxKnownLines is how many lines are kept.
+	// maxKnownLines is the number of lines in the cache.
 	maxKnownLines = 1 << 14
-	// maxKnownLine is how long a kept line may be, in bytes.
+	// maxKnownLine is the maximum length of a line in the cache, in bytes.
 	maxKnownLine = 1 << 10
 )
 
-// lineVariables are the variables, with their defaults, of lines at whose end no variable is open.
-// Several releases may be read at once.
+// lineVariables are the variables, with their defaults, of lines that end outside of a variable. Several releases may
+// be read at once.
 type lineVariables struct {
 	mu    sync.Mutex
 	lines map[string]map[string]*string
@@ -35,7 +35,7 @@ type lineVariables struct {
 
 var known = lineVariables{lines: map[string]map[string]*string{}}
 
-// find returns the variables of a line, or false where they are not known.
+// find returns the variables of a line, or false if they are not known.
 func (v *lineVariables) find(line []byte) (map[string]*string, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -43,7 +43,7 @@ func (v *lineVariables) find(line []byte) (map[string]*string, bool) {
 	return variables, ok
 }
 
-// add keeps the variables of a line.
+// add stores the variables of a line.
 func (v *lineVariables) add(line []byte, variables map[string]*string) {
 	if len(line) > maxKnownLine {
 		return
@@ -56,9 +56,8 @@ func (v *lineVariables) add(line []byte, variables map[string]*string) {
 	v.lines[string(line)] = variables
 }
 
-// NewProcessor returns a processor that does what clusterctl's own does, in a fraction of its time on
-// files of which variables are a small part. Its error is ErrTooManyVariables for a text that
-// clusterctl's own would choke on.
+// NewProcessor returns a processor with the behaviour of clusterctl's own, but much faster for files with few
+// variables. Its error is ErrTooManyVariables for a text that clusterctl's own could not process in reasonable time.
 func NewProcessor() yamlprocessor.Processor {
 	return newProcessor()
 }
@@ -67,21 +66,20 @@ func newProcessor() processor {
 	return processor{Processor: bounded{yamlprocessor.NewSimpleProcessor()}}
 }
 
-// The limits of what is handed to clusterctl's processor at once, a line as a rule. It calls itself
-// for each variable, and copies the text for each doubled dollar: a file made for it takes the stack
-// of the whole process, or hours.
+// The limits of the text that clusterctl's processor gets at once, usually a line. The processor calls itself for each
+// variable, and copies the text for each doubled dollar: a hostile file takes the stack of the whole process, or hours.
 const (
-	// maxDollars is how many dollars there may be in a part of a file that can't be cut.
+	// maxDollars is the maximum number of dollars in a part of a file that can't be split.
 	maxDollars = 50_000
-	// maxCopied is how many bytes it may copy for them.
+	// maxCopied is the number of bytes that the processor may copy for them.
 	maxCopied = 4 << 30
 )
 
-// ErrTooManyVariables is the error of a file with more variables in a line, or in lines that can't be
-// read one by one, than are read.
+// ErrTooManyVariables is the error for a file with too many variables in a line, or in lines that can't be read one by
+// one.
 var ErrTooManyVariables = fmt.Errorf("there are more than %d dollars in a line, or in lines that belong together, which is more than is read", maxDollars)
 
-// bounded is clusterctl's processor within the limits.
+// bounded is clusterctl's processor with limits.
 type bounded struct {
 	yamlprocessor.Processor
 }
@@ -100,7 +98,7 @@ func (b bounded) Process(raw []byte, get func(string) (string, error)) ([]byte, 
 	return b.Processor.Process(raw, get)
 }
 
-// excessive says whether a text is beyond the limits.
+// excessive reports whether a text exceeds the limits.
 func excessive(raw []byte) bool {
 	dollars := bytes.Count(raw, []byte("$"))
 	return dollars > maxDollars || dollars*len(raw) > maxCopied && bytes.Count(raw, []byte("$$"))*len(raw) > maxCopied
@@ -118,8 +116,8 @@ func (p processor) GetVariables(raw []byte) ([]string, error) {
 	return names, nil
 }
 
-// GetVariableMap returns the variables of a file with their defaults, nil where there is none. The
-// first use of a variable sets its default.
+// GetVariableMap returns the variables of a file with their defaults, nil if they have none. The first use of a
+// variable sets its default.
 func (p processor) GetVariableMap(raw []byte) (map[string]*string, error) {
 	variables := map[string]*string{}
 	parts, ok := p.split(raw)
@@ -147,8 +145,8 @@ func (p processor) Process(raw []byte, get func(string) (string, error)) ([]byte
 	return p.Processor.Process(raw, get)
 }
 
-// processLines does what Process does and keeps the number of lines: where a variable goes over
-// several of them, empty lines follow.
+// processLines does what Process does and keeps the number of lines: a variable over several lines is followed by empty
+// lines.
 func (p processor) processLines(raw []byte, get func(string) (string, error)) ([]byte, error) {
 	parts, ok := p.split(raw)
 	if !ok {
@@ -165,7 +163,7 @@ func (p processor) replace(parts []part, get func(string) (string, error), keepL
 			result = append(result, part.text...)
 			continue
 		}
-		// Whether a value is missing is a matter of the whole file.
+		// Whether a value is missing depends on the whole file.
 		processed, err := p.Processor.Process(part.text, func(name string) (string, error) {
 			value, _ := get(name)
 			return value, nil
@@ -181,7 +179,7 @@ func (p processor) replace(parts []part, get func(string) (string, error), keepL
 	return result, nil
 }
 
-// lacks says whether a variable has no value. A variable's first use says whether it needs one.
+// lacks reports whether a variable has no value. Its first use determines whether it needs one.
 func (p processor) lacks(parts []part, get func(string) (string, error)) bool {
 	seen := map[string]bool{}
 	for _, part := range parts {
@@ -198,29 +196,29 @@ func (p processor) lacks(parts []part, get func(string) (string, error)) bool {
 	return false
 }
 
-// part is a number of lines of a file.
+// part is a group of lines of a file.
 type part struct {
 	text []byte
-	// plain says that there is no dollar in it: it stays as it is.
+	// plain means that it contains no dollar, and stays as it is.
 	plain bool
 	// variables are those of the lines, with their defaults.
 	variables map[string]*string
 }
 
-// longestVariable is how many lines a variable may go over before a file is no longer split.
+// longestVariable is the number of lines over which a variable may continue before a file is no longer split.
 const longestVariable = 64
 
-// split cuts a file into parts that clusterctl's processor reads by themselves as it reads them in
-// the file: it cuts at ends of lines with no variable open. It is false of a file that can't be cut.
+// split splits a file into parts that clusterctl's processor reads alone as it reads them in the file: at ends of lines
+// outside of a variable. It returns false for a file that can't be split.
 func (p processor) split(raw []byte) ([]part, bool) {
 	if bytes.IndexByte(raw, 0) >= 0 {
-		return nil, false // the processor takes it for the end of the file
+		return nil, false // the processor treats it as the end of the file
 	}
 	parts, _, ok := p.cut(raw)
 	return parts, ok
 }
 
-// cut does what split does, and says up to where the processor can read a file that can't be cut.
+// cut does what split does, and returns how much of an unsplittable file the processor can read.
 func (p processor) cut(raw []byte) (parts []part, readable int, ok bool) {
 	for rest := raw; len(rest) > 0; {
 		dollar := bytes.IndexByte(rest, '$')
@@ -241,12 +239,12 @@ func (p processor) cut(raw []byte) (parts []part, readable int, ok bool) {
 	return parts, len(raw), true
 }
 
-// mayGoOn is a text behind which a name and a brace would be more than they are by themselves:
-// clusterctl takes the spaces out of a variable even where it is escaped.
+// mayGoOn matches a text that changes the meaning of a name and a brace after it: clusterctl removes the spaces from a
+// variable even if it is escaped.
 var mayGoOn = regexp.MustCompile(`\$\{[\sA-Za-z0-9_$]*$`)
 
-// closed returns the lines at the beginning of a text up to the first at whose end no variable is
-// open, and how much of it the processor can read.
+// closed returns the lines at the start of a text up to the first line that ends outside of a variable, and how much of
+// it the processor can read.
 func (p processor) closed(text []byte) (lines part, readable int, ok bool) {
 	length := 0
 	for n := range longestVariable {
@@ -277,8 +275,8 @@ func (p processor) closed(text []byte) (lines part, readable int, ok bool) {
 	return part{}, readable, false
 }
 
-// WithDefaults returns a file with its variables' defaults, or false where one has none or where
-// clusterctl's processor can't read them.
+// WithDefaults returns a file with its variables' defaults, or false if one has none or clusterctl's processor can't
+// read them.
 func WithDefaults(data []byte) ([]byte, bool) {
 	notSet := func(name string) (string, error) { return "", fmt.Errorf("the variable %s is not set", name) }
 	rendered, err := NewProcessor().Process(data, notSet)

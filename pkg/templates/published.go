@@ -14,45 +14,44 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Published is a template as it is published, before its variables are replaced.
+// Published is a template before its variables are replaced.
 type Published struct {
 	// Documents are those of the file. A use of a variable is the text ${NAME} in them, whatever its default.
 	Documents []*manifest.Document
-	// Blocks are the variables that stand for lines of YAML: no single value can take their place.
+	// Blocks are the variables that stand for lines of YAML, which no single value can replace.
 	Blocks []Block
-	// scalars are the single values that have variables, by document.
+	// scalars are the single values with variables, by document.
 	scalars map[*manifest.Document][]manifest.Scalar
 }
 
 // Block is a use of a variable that stands for fields, items or whole objects.
 type Block struct {
 	Variable string
-	// Line is where in the file the variable is used.
+	// Line is the line of the use.
 	Line int
-	// Document is the one that the block belongs to, or nil where it is a document by itself.
+	// Document is the document that contains the block, or nil if the block is a separate document.
 	Document *manifest.Document
-	// Path is the object or list that is open in the line. The block may add to it, and to what is around it.
+	// Path is the object or list that is open on the line. The block may add to it, and to its parents.
 	Path []any
-	// Objects says that the block may be whole objects.
+	// Objects means that the block may be whole objects.
 	Objects bool
-	// Value says that the block is the whole value of the field at Path.
+	// Value means that the block is the whole value of the field at Path.
 	Value bool
 }
 
 // errNoValue is the error for a variable that has no value.
 var errNoValue = errors.New("not set")
 
-// The limits within which it is found out which variables no word can take the place of.
+// The limits for the search for variables that no word can replace.
 const (
 	// maxPublished is the size of a file in bytes.
 	maxPublished = 1 << 18
-	// maxTries is how often a file is read.
+	// maxTries is the number of times that a file is read.
 	maxTries = 100
 )
 
-// Publish reads a template with a word in place of each variable. Where that isn't YAML, the variables
-// that no word can take the place of have their defaults instead, or are left out. The error is that
-// of a file that isn't YAML then either.
+// Publish reads a template with a word in place of each variable. If the result isn't YAML, it uses the defaults of the
+// variables that no word can replace, or removes them. The error is that of a file that isn't YAML then either.
 func Publish(f release.File) (*Published, error) {
 	p := newProcessor()
 	variables, err := variablesOf(f, p)
@@ -64,7 +63,7 @@ func Publish(f release.File) (*Published, error) {
 
 func publish(f release.File, variables []Variable, processor processor) (*Published, error) {
 	if bytes.IndexByte(f.Data, 0) >= 0 {
-		_, err := manifest.Parse(f.Name, f.Data) // the processor takes a NUL for the end of the file
+		_, err := manifest.Parse(f.Name, f.Data) // the processor treats a NUL as the end of the file
 		return nil, err
 	}
 	m := newMarkers(f, variables, processor)
@@ -107,11 +106,11 @@ func publish(f release.File, variables []Variable, processor processor) (*Publis
 	return p, nil
 }
 
-// markers are the words that take the place of variables.
+// markers are the words that replace variables.
 type markers struct {
 	file      release.File
 	processor processor
-	// word begins each of them, and does not occur in the file.
+	// word is the prefix of all markers, which does not occur in the file.
 	word     string
 	names    []string
 	defaults map[string]*string
@@ -154,7 +153,7 @@ func (m *markers) parse(marked []string) ([]*manifest.Document, error) {
 	return manifest.Parse(m.file.Name, data)
 }
 
-// add marks as many more variables as there may be: where some can't be marked together, each half is tried.
+// add marks as many further variables as possible: if some can't be marked together, it tries each half.
 func (m *markers) add(marked *[]string, documents *[]*manifest.Document, names []string) {
 	if m.tries++; m.tries > maxTries {
 		return
@@ -170,7 +169,7 @@ func (m *markers) add(marked *[]string, documents *[]*manifest.Document, names [
 	}
 }
 
-// markerStarts are what markers begin with: to look for these takes less than to look for the pattern.
+// markerStarts are the prefixes of markers: a search for them is faster than the pattern.
 var markerStarts = []string{"zz", "ZZ", "Zz", "zZ"}
 
 // text returns a text with variables in place of their markers.
@@ -198,7 +197,7 @@ func (m *markers) path(path []any) []any {
 	return restored
 }
 
-// restore puts the variables back into a text, or into the names of fields.
+// restore restores the variables in a text, or in the names of fields.
 func (m *markers) restore(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -214,7 +213,7 @@ func (m *markers) restore(value any) any {
 	return value
 }
 
-// blockAt returns the block that stands in a line of the file.
+// blockAt returns the block on a line of the file.
 func (p *Published) blockAt(data []byte, variable string, line int, m *markers) Block {
 	block := Block{Variable: variable, Line: line}
 	lines := bytes.Split(data, []byte("\n"))

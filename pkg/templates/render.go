@@ -23,7 +23,7 @@ const (
 	WorkerCountVariable       = "WORKER_MACHINE_COUNT"
 )
 
-// Rendered is what clusterctl makes of a flavor.
+// Rendered is the result of rendering a flavor.
 type Rendered struct {
 	// Objects are in clusterctl's order: those of ClusterClasses first.
 	Objects []unstructured.Unstructured
@@ -31,9 +31,9 @@ type Rendered struct {
 	YAML []byte
 }
 
-// Render lets clusterctl's own client render a flavor of a release, "" being the default one, with
-// these values for its variables and no management cluster: every ClusterClass that the template
-// names comes along. The namespace is that of the values, else "default". The error is clusterctl's.
+// Render renders a flavor of a release with clusterctl's client, "" being the default flavor, with these values for its
+// variables and without a management cluster. It includes every ClusterClass that the template names. The namespace is
+// that of the values, else "default". The error is clusterctl's.
 func Render(ctx context.Context, r *release.Release, flavor string, values map[string]string) (*Rendered, error) {
 	c, err := newClient(ctx, r, values)
 	if err != nil {
@@ -63,8 +63,8 @@ func Render(ctx context.Context, r *release.Release, flavor string, values map[s
 	return &Rendered{Objects: template.Objs(), YAML: append(yaml, '\n')}, nil
 }
 
-// newClient returns clusterctl's client with nothing of the user's own: one provider, whose
-// repository is the release, the given variables, and no cluster.
+// newClient returns clusterctl's client without the user's configuration: one provider, whose repository is the
+// release, the given variables, and no cluster.
 func newClient(ctx context.Context, r *release.Release, values map[string]string) (client.Client, error) {
 	configClient, err := release.ClusterctlConfig(ctx, values,
 		config.NewProvider(r.Provider.Name, "https://example.com/"+r.Provider.ComponentsFile(), r.Provider.Type))

@@ -16,12 +16,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// Known is what samples are made to fit.
+// Known contains the kinds and classes that samples have to fit.
 type Known struct {
 	Kinds *schemas.Kinds
 	// Classes are the ClusterClass definitions that Clusters may name.
 	Classes []release.File
-	// classes are the ClusterClasses of files that were read, nil being none.
+	// classes are the ClusterClasses of files that were read; nil is none.
 	classes map[string]*manifest.Document
 }
 
@@ -31,9 +31,9 @@ type Samples struct {
 	Values map[string]string
 	// Variables are those of the template.
 	Variables []Variable
-	// MadeUp are the variables whose values nobody gave, in order. What clusterctl sets is not among them.
+	// MadeUp are the variables with generated values, in order, without those that clusterctl sets.
 	MadeUp []string
-	// Published is the template before its variables are replaced, or nil where that isn't YAML.
+	// Published is the template before its variables are replaced, or nil if it isn't YAML then.
 	Published *Published
 	// Blocks are the variables among MadeUp that stand for more than single values.
 	Blocks []Block
@@ -41,9 +41,9 @@ type Samples struct {
 	defaults map[string]string
 }
 
-// Sample returns values for the variables of a template: the given ones, and for the rest values that
-// fit the schemas of the fields where the variables stand, as far as there are any. A variable that
-// stands for lines of YAML is empty. The error is that of variables which clusterctl can't read.
+// Sample returns values for the variables of a template: the given ones, and for the rest values that fit the schemas
+// of the fields with the variables, if possible. A variable that stands for lines of YAML is empty. The error is that
+// of variables which clusterctl can't read.
 func Sample(f release.File, known *Known, given map[string]string) (*Samples, error) {
 	p := newProcessor()
 	variables, err := variablesOf(f, p)
@@ -78,8 +78,8 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 	return s, nil
 }
 
-// SampleFlavor returns samples for a cluster template and for the classes that it names then. The error
-// is that of Sample for one of the files.
+// SampleFlavor returns samples for a cluster template and for the classes that it names with them. The error is that of
+// Sample for one of the files.
 func SampleFlavor(f release.File, known *Known, given map[string]string) (*Samples, error) {
 	s, err := Sample(f, known, given)
 	if err != nil {
@@ -96,23 +96,22 @@ func SampleFlavor(f release.File, known *Known, given map[string]string) (*Sampl
 	return s, nil
 }
 
-// variable finds the variables of a text of a published document.
+// variable matches the variables of a text of a published document.
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// use is a field in which a variable stands.
+// use is a field with a variable.
 type use struct {
 	manifest.Scalar
 	document *manifest.Document
-	// field is the field's schema, or nil where it is not known.
+	// field is the field's schema, or nil if it is not known.
 	field *schemas.Field
-	// only are the values that the field may have, where others than its schema say so.
+	// only are the allowed values of the field, if they are restricted beyond its schema.
 	only []string
-	// allows says more of what a text may be, or is nil.
+	// allows restricts a text further, or is nil.
 	allows func(text string) []string
 }
 
-// fit chooses the values of the variables that are made up: those of classes' names first, as the
-// class says what its variables may be.
+// fit chooses the generated values: those of classes' names first, because the class restricts its variables.
 func (s *Samples) fit(known *Known, file string) {
 	usesOf, namesClass := map[string][]use{}, map[string]bool{}
 	for _, d := range s.Published.Documents {
@@ -139,7 +138,7 @@ func (s *Samples) fit(known *Known, file string) {
 	}
 }
 
-// look finds out what a field may hold.
+// look determines the allowed values of a field.
 func (s *Samples) look(known *Known, file string, u *use) {
 	d, last := u.document, len(u.Path)-1
 	if last < 0 {
@@ -168,7 +167,7 @@ func (s *Samples) look(known *Known, file string, u *use) {
 	}
 }
 
-// fits says whether a field may hold a value of a variable.
+// fits reports whether a field allows a value of a variable.
 func (s *Samples) fits(u use, name, value string) bool {
 	text := s.replace(u.Text, name, value)
 	var v any = text
@@ -201,7 +200,7 @@ func (s *Samples) choose(name string, uses []use) {
 			best, most = value, n
 		}
 	}
-	// The whole text of a field may have more than the variable.
+	// The whole text of a field may contain more than the variable.
 	tryFor := func(u use, values []any) {
 		before, after, _ := strings.Cut(s.replace(u.Text, name, "\x00"), "\x00")
 		for _, value := range values {
@@ -212,7 +211,7 @@ func (s *Samples) choose(name string, uses []use) {
 			if _, stays := scalarValue(text).(string); isText && (stays || u.Quoted) {
 				try(text)
 			} else if data, err := json.Marshal(value); err == nil {
-				try(string(data)) // in quotes, where the text would be read as something else
+				try(string(data)) // in quotes, if the text would be read as another type
 			}
 		}
 	}
@@ -234,7 +233,7 @@ func (s *Samples) choose(name string, uses []use) {
 	s.Values[name] = best
 }
 
-// replace returns a text with its variables replaced: one by a value, the others by theirs.
+// replace returns a text with its variables replaced: one by the given value, the others by theirs.
 func (s *Samples) replace(text, name, value string) string {
 	return variable.ReplaceAllStringFunc(text, func(use string) string {
 		other := variable.FindStringSubmatch(use)[1]
@@ -248,8 +247,8 @@ func (s *Samples) replace(text, name, value string) string {
 	})
 }
 
-// addBlocks adds the uses of a variable that stand for a value with fields of its own: the schema says so
-// or, where it allows anything or is not known, the variable stands alone in a line.
+// addBlocks adds the uses of a variable that stand for a value with fields: the schema requires it or, if it allows
+// anything or is unknown, the variable is alone on a line.
 func (s *Samples) addBlocks(name string, uses []use) {
 	for _, u := range uses {
 		isValue := u.Text == "${"+name+"}" && !u.Quoted && u.only == nil && u.allows == nil
@@ -259,7 +258,7 @@ func (s *Samples) addBlocks(name string, uses []use) {
 	}
 }
 
-// scalarValue returns what a text is in YAML, as Kubernetes reads it; nil is nothing, or no YAML.
+// scalarValue returns the YAML value of a text, as Kubernetes reads it; nil is null, or no YAML.
 func scalarValue(text string) any {
 	var value any
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -271,18 +270,18 @@ func scalarValue(text string) any {
 	return value
 }
 
-// isObjectName says whether a field is an object's name.
+// isObjectName reports whether a field is an object's name.
 func isObjectName(path []any) bool {
 	return len(path) == 2 && path[0] == "metadata" && path[1] == "name"
 }
 
-// isClassDocument says whether a document is a ClusterClass.
+// isClassDocument reports whether a document is a ClusterClass.
 func isClassDocument(d *manifest.Document) bool {
 	gvk := d.Object.GroupVersionKind()
 	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "ClusterClass"
 }
 
-// isClassName says whether a field of a Cluster names its class.
+// isClassName reports whether a field of a Cluster names its class.
 func isClassName(d *manifest.Document, path []any) bool {
 	gvk := d.Object.GroupVersionKind()
 	if gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {

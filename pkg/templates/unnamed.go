@@ -21,10 +21,9 @@ import (
 type Forgotten struct {
 	// Path is relative to the tree's root.
 	Path string
-	// Field is that of the release file that it belongs to: templates or clusterClasses.
+	// Field is the field of the release file to which it belongs: templates or clusterClasses.
 	Field string
-	// Provider is the infrastructure provider that it most likely belongs to: the one whose
-	// kustomization shares most folders with it.
+	// Provider is the most likely infrastructure provider: the one whose kustomization has the most folders in common.
 	Provider release.Provider
 }
 
@@ -34,8 +33,8 @@ var (
 	clusterClassKind = regexp.MustCompile(`(?m)^kind: *["']?ClusterClass["']? *$`)
 )
 
-// Kinds says whether a file of a tree has a Cluster and a ClusterClass of Cluster API's, whether or not
-// it is YAML before its variables are replaced.
+// Kinds reports whether a file of a tree has a Cluster and a ClusterClass of Cluster API, even if it is not YAML before
+// its variables are replaced.
 func Kinds(data []byte) (isCluster, isClass bool) {
 	if !coreGroup.Match(data) {
 		return false, false
@@ -43,13 +42,12 @@ func Kinds(data []byte) (isCluster, isClass bool) {
 	return clusterKind.Match(data), clusterClassKind.Match(data)
 }
 
-// partFolders are folders of what templates are made of, and of what only shows something.
+// partFolders are folders of parts of templates, and of samples.
 var partFolders = []string{"base", "bases", "samples", "examples", "docs"}
 
-// Unnamed returns the files of a tree that are cluster templates or ClusterClasses by their names and
-// by what they hold, and that no entry of the release file names, in the order of their paths. Those in
-// folders of tests and documents are left out, and those that kustomizations are made of. The error
-// is that of a folder which can't be read.
+// Unnamed returns the files of a tree that are cluster templates or ClusterClasses by their names and content, and that
+// no entry of the release file names, in the order of their paths. It skips folders of tests and documents, and parts
+// of kustomizations. The error is that of an unreadable folder.
 func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 	kustomized := map[string][]byte{}
 	var candidates []string
@@ -61,7 +59,7 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 		case entry.IsDir() && name != "." && (tree.IsAside(base) || slices.Contains(partFolders, base)):
 			return fs.SkipDir
 		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
-			kustomized[path.Dir(name)], _ = t.ReadFile(name) // a link out of the tree lists nothing here
+			kustomized[path.Dir(name)], _ = t.ReadFile(name) // a link out of the tree is empty here
 		case !entry.IsDir() && fieldOf(base) != "":
 			candidates = append(candidates, name)
 		}
@@ -77,7 +75,7 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 		}
 		data, err := t.ReadFile(name)
 		if isCluster, isClass := Kinds(data); err != nil || !isCluster && !isClass {
-			continue // a link out of the tree, which no build takes, or something else of that name
+			continue // a link out of the tree, which builds refuse, or another file with that name
 		}
 		if provider, ok := nearest(config, name); ok {
 			forgotten = append(forgotten, Forgotten{Path: name, Field: fieldOf(path.Base(name)), Provider: provider})
@@ -97,7 +95,7 @@ func fieldOf(name string) string {
 	return ""
 }
 
-// isBelow says whether a path is in or below the folder of a kustomization, the root aside.
+// isBelow reports whether a path is in or below the folder of a kustomization other than the root.
 func isBelow(name string, kustomized map[string][]byte) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if _, ok := kustomized[dir]; ok {
@@ -107,8 +105,8 @@ func isBelow(name string, kustomized map[string][]byte) bool {
 	return false
 }
 
-// isAmongTemplates says whether a file is in a folder of templates, some of which the kustomization in it does
-// not name: such a kustomization is there to try one of them, and the others don't belong to it.
+// isAmongTemplates reports whether a file is in a folder of templates that its kustomization names only in part: such a
+// kustomization is for testing one of them, and the others don't belong to it.
 func isAmongTemplates(name string, kustomized map[string][]byte, candidates []string) bool {
 	kustomization, ok := kustomized[path.Dir(name)]
 	return ok && slices.ContainsFunc(candidates, func(other string) bool {
@@ -116,7 +114,7 @@ func isAmongTemplates(name string, kustomized map[string][]byte, candidates []st
 	})
 }
 
-// isNamed says whether an entry of the release file takes a file.
+// isNamed reports whether an entry of the release file names a file.
 func isNamed(config *release.Config, name string) bool {
 	for _, p := range config.Providers {
 		for _, asset := range slices.Concat(p.Templates, p.ClusterClasses, p.Files) {
@@ -128,8 +126,8 @@ func isNamed(config *release.Config, name string) bool {
 	return false
 }
 
-// nearest returns the infrastructure provider of a release file whose kustomization shares most
-// folders with a path, or false where there is none.
+// nearest returns the infrastructure provider of a release file whose kustomization has the most folders in common with
+// a path, or false without one.
 func nearest(config *release.Config, name string) (release.Provider, bool) {
 	best, shared := release.Provider{}, -1
 	for _, p := range config.Providers {

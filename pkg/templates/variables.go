@@ -13,11 +13,11 @@ import (
 // Variable is a variable of a template.
 type Variable struct {
 	Name string `json:"name"`
-	// Default is nil where a user must set the variable.
+	// Default is nil if a user must set the variable.
 	Default *string `json:"default"`
-	// Lines are those of the file that use it, from 1.
+	// Lines are the lines of the file that use it, from 1.
 	Lines []int `json:"lines"`
-	// Described says that a comment of the file speaks of it.
+	// Described means that a comment of the file mentions it.
 	Described bool `json:"described"`
 }
 
@@ -46,8 +46,8 @@ var (
 	wordPattern = regexp.MustCompile(`\w+`)
 )
 
-// uses returns the lines in which there are variables, by their names, and the words of comments,
-// but for those of a line in which the word is a variable.
+// uses returns the lines with variables, by their names, and the words of comments, except those on a line where the
+// word is a variable.
 func uses(data []byte) (lines map[string][]int, described map[string]bool) {
 	lines, described = map[string][]int{}, map[string]bool{}
 	number := 0
@@ -89,9 +89,9 @@ func Flavors(r *release.Release) []release.File {
 	return files
 }
 
-// Guess returns values for the variables that a user must set, by their names alone: those that
-// clusterctl sets from its arguments as it would, numbers for counts, addresses for what is called
-// so, and for the rest a word that no other variable has. Sample knows the places as well.
+// Guess returns values for the variables that a user must set, from their names only: clusterctl's values for those
+// that its arguments set, numbers for counts, addresses for names of addresses, and for the rest a unique word. Sample
+// also uses the places of the variables.
 func Guess(variables []Variable) map[string]string {
 	values := map[string]string{
 		ClusterNameVariable: "demo", NamespaceVariable: "default", KubernetesVersionVariable: "v1.36.3",
@@ -126,11 +126,11 @@ func hint(name string) string {
 	return word(name)
 }
 
-// word returns the name of a variable as a word that may be the name of an object.
+// word returns the name of a variable as a word that is a valid name of an object.
 func word(name string) string {
 	text := strings.Trim(strings.ToLower(strings.ReplaceAll(name, "_", "-")), "-")
 	if _, isText := scalarValue(text).(string); !isText || text == "" {
-		return "x" + text // YAML takes yes, null and 1e3 for other values
+		return "x" + text // YAML reads yes, null and 1e3 as other types
 	}
 	return text
 }

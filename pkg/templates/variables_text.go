@@ -15,7 +15,7 @@ type fileVariables struct {
 	variables []Variable
 }
 
-// Formats are the ways to list the variables of files.
+// Formats are the formats for the variables of files.
 var Formats = format.List[[]fileVariables]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},

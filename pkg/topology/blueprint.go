@@ -58,15 +58,15 @@ func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects [
 	return blueprint, err
 }
 
-// template returns the object of a reference as an API server would have it.
+// template returns the object of a reference in the form of an API server.
 func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 	object := find(b.objects, gvk.GroupKind(), r.Name)
 	if object == nil {
-		return nil, fmt.Errorf("there is no %s %s for the ClusterClass", r.Kind, r.Name)
+		return nil, fmt.Errorf("the %s %s of the ClusterClass is missing", r.Kind, r.Name)
 	}
 	if object.GroupVersionKind() != gvk {
-		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, and it is %s: %w", r.Kind, r.Name, r.APIVersion, object.GetAPIVersion(), ErrVersion)
+		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, but it is %s: %w", r.Kind, r.Name, r.APIVersion, object.GetAPIVersion(), ErrVersion)
 	}
 	template := object.DeepCopy()
 	template.SetNamespace(b.space)
@@ -76,7 +76,7 @@ func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstru
 	return template, nil
 }
 
-// offline is a client that knows the labels of CRDs, which is all that is asked for a new cluster.
+// offline is a client that knows the labels of CRDs, the only objects that a new cluster needs.
 type offline struct {
 	client.Client
 	kinds *schemas.Kinds

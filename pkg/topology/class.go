@@ -1,5 +1,5 @@
-// Package topology does offline to ClusterClasses and to the Clusters that name them what Cluster
-// API's webhooks and its topology controller do, by their own code.
+// Package topology runs the code of Cluster API's webhooks and topology controller offline, on ClusterClasses and
+// Clusters.
 package topology
 
 import (
@@ -22,16 +22,15 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 )
 
-// ErrVersion says that an object is of a version of Cluster API that this one does not convert.
-var ErrVersion = errors.New("the version is none that Cluster API converts")
+// ErrVersion means that this version of Cluster API does not convert the object's version.
+var ErrVersion = errors.New("Cluster API does not convert this version")
 
-// enableTopologies opens the feature gate without which the webhook of ClusterClasses refuses all.
+// enableTopologies enables the feature gate without which the webhook of ClusterClasses refuses all.
 var enableTopologies = sync.OnceValue(func() error {
 	return feature.MutableGates.SetFromMap(map[string]bool{string(feature.ClusterTopology): true})
 })
 
-// Class reads a ClusterClass of v1beta1 or v1beta2. The error is ErrVersion, or that of a field that
-// does not have the type that it has in Cluster API.
+// Class reads a ClusterClass of v1beta1 or v1beta2. The error is ErrVersion, or that of a field with a wrong type.
 func Class(ctx context.Context, o *unstructured.Unstructured) (*clusterv1.ClusterClass, error) {
 	return asHub(ctx, o, conversion.ConvertClusterClassV1Beta1ToHub)
 }
@@ -67,8 +66,8 @@ func read(o *unstructured.Unstructured, typed any) error {
 	return nil
 }
 
-// Admit returns what Cluster API's webhook refuses a ClusterClass for when it is created, with fields as
-// v1beta2 has them. The error says that the webhook could not judge it.
+// Admit returns the reasons of Cluster API's webhook for refusing a new ClusterClass, with fields of v1beta2. The error
+// means that the webhook could not judge the class.
 //
 // Source: Cluster API book, ClusterClass, "Writing a ClusterClass".
 func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]metav1.StatusCause, error) {
@@ -77,13 +76,13 @@ func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]metav1.StatusC
 	}
 	class = class.DeepCopy()
 	if class.Namespace == "" {
-		class.Namespace = "default" // clusterctl sets that of its user
+		class.Namespace = "default" // clusterctl sets the user's namespace
 	}
 	_, err := (&admission.ClusterClass{}).ValidateCreate(ctx, class)
 	return problemsOf(class, err)
 }
 
-// problemsOf takes apart what the webhook says of a class.
+// problemsOf splits the error of the webhook into problems.
 func problemsOf(class *clusterv1.ClusterClass, err error) ([]metav1.StatusCause, error) {
 	if err == nil {
 		return nil, nil
@@ -96,7 +95,7 @@ func problemsOf(class *clusterv1.ClusterClass, err error) ([]metav1.StatusCause,
 	for i := range causes {
 		causes[i].Field = strings.TrimSpace(causes[i].Field)
 	}
-	// The webhook walks maps.
+	// The webhook iterates over maps.
 	slices.SortStableFunc(causes, func(a, b metav1.StatusCause) int {
 		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
 	})

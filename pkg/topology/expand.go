@@ -24,22 +24,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// The reasons, other than faults of the Cluster, for which it can't be expanded offline.
+// The reasons, other than defects of the Cluster, for which it can't be expanded offline.
 var (
-	// ErrUnmanaged says that there is no Cluster with a topology.
+	// ErrUnmanaged means that the objects contain no Cluster with a topology.
 	ErrUnmanaged = errors.New("there is no Cluster with a topology")
-	// ErrNoClass says that the class of a Cluster is not among the objects.
+	// ErrNoClass means that the class of a Cluster is not among the objects.
 	ErrNoClass = errors.New("the ClusterClass is not among the objects")
-	// ErrExternal says that patches or variables of the class come from a runtime extension.
+	// ErrExternal means that patches or variables of the class come from a runtime extension.
 	ErrExternal = errors.New("the ClusterClass needs a runtime extension")
-	// ErrVariables says that the Cluster's variables do not fit those of its class.
+	// ErrVariables means that the Cluster's variables do not fit those of its class.
 	ErrVariables = errors.New("the variables of the Cluster do not fit its ClusterClass")
 )
 
-// ExpandFlavor returns what Cluster API's topology controller makes of the managed Clusters of a
-// flavor of a release, "" being the default one, rendered with these values. Kinds of other providers
-// come from the releases with, and so do ClusterClasses that the release itself lacks, as if they were
-// in the cluster already. The errors are clusterctl's and those of Expand.
+// ExpandFlavor returns the objects that Cluster API's topology controller generates for the managed Clusters of a
+// flavor of a release, "" being the default one, rendered with these values. Kinds of other providers come from the
+// releases with, and so do ClusterClasses that the release lacks, as if they were already in the cluster. The errors
+// are clusterctl's and those of Expand.
 func ExpandFlavor(ctx context.Context, r *release.Release, flavor string, values map[string]string, with ...*release.Release) ([]unstructured.Unstructured, error) {
 	complete, err := withClasses(r, with)
 	if err != nil {
@@ -56,8 +56,8 @@ func ExpandFlavor(ctx context.Context, r *release.Release, flavor string, values
 	return Expand(ctx, kinds, rendered.Objects)
 }
 
-// withClasses returns a release with the ClusterClass definitions of others that it has not itself.
-// Where several have the same, the first counts.
+// withClasses returns a release with the ClusterClass definitions of others that it lacks. Of several with the same
+// name, the first counts.
 func withClasses(r *release.Release, others []*release.Release) (*release.Release, error) {
 	files := slices.Clone(r.Files)
 	for _, other := range others {
@@ -70,13 +70,13 @@ func withClasses(r *release.Release, others []*release.Release) (*release.Releas
 	return release.New(r.Provider, r.Version, files)
 }
 
-// Expand returns the objects that Cluster API's topology controller makes of the managed Clusters
-// among some objects, which have their ClusterClasses and those classes' templates as well. The
-// Clusters come first, with the references that they get. Names that Cluster API makes at random
-// end in -00000 here. Templates get the defaults of their schemas where their kinds are known.
+// Expand returns the objects that Cluster API's topology controller generates for the managed Clusters among some
+// objects, which include their ClusterClasses and those classes' templates. The Clusters come first, with the
+// references that they get. Names that Cluster API generates at random end in -00000 here. Templates get the defaults
+// of their schemas if their kinds are known.
 //
-// The error is ErrUnmanaged, ErrNoClass, ErrExternal, ErrVersion or ErrVariables, or that of Cluster
-// API where it can't make the objects.
+// The error is ErrUnmanaged, ErrNoClass, ErrExternal, ErrVersion or ErrVariables, or that of Cluster API if it can't
+// generate the objects.
 func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
 	var desired []unstructured.Unstructured
 	managed := false
@@ -110,8 +110,8 @@ func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Un
 	return desired, nil
 }
 
-// expandCluster makes the objects of one Cluster. What Cluster API's code panics of is an error: the
-// objects come from strangers.
+// expandCluster generates the objects of one Cluster. It returns a panic of Cluster API's code as an error, because the
+// objects may be arbitrary.
 func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1.Cluster, objects []unstructured.Unstructured) (desired []unstructured.Unstructured, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -147,7 +147,7 @@ func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1
 	return settle(cluster, state)
 }
 
-// inOrder joins errors in an order that stays: Cluster API's code walks maps.
+// inOrder joins errors in a stable order: Cluster API's code iterates over maps.
 func inOrder(errs field.ErrorList) error {
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs.ToAggregate()
@@ -194,7 +194,7 @@ func find(objects []unstructured.Unstructured, gk schema.GroupKind, name string)
 	return &objects[i]
 }
 
-// settle turns the state that Cluster API wants into objects in an order that stays, with names that stay.
+// settle converts the desired state of Cluster API to objects in a stable order, with stable names.
 func settle(cluster *clusterv1.Cluster, state *scope.ClusterState) ([]unstructured.Unstructured, error) {
 	var typed []client.Object
 	add := func(objects ...client.Object) { typed = append(typed, objects...) }
@@ -226,7 +226,7 @@ func settle(cluster *clusterv1.Cluster, state *scope.ClusterState) ([]unstructur
 		unstructured.RemoveNestedField(content, "metadata", "ownerReferences")
 		unstructured.RemoveNestedField(content, "status")
 		object := unstructured.Unstructured{Object: content}
-		if object.GetKind() == "" { // Cluster API does not write what the Go type says
+		if object.GetKind() == "" { // Cluster API omits what the Go type implies
 			object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(reflect.TypeOf(o).Elem().Name()))
 		}
 		desired = append(desired, object)

@@ -9,11 +9,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// random is how names end that Cluster API makes: five characters, none of which makes words.
+// random matches the random suffix of names that Cluster API generates: five characters without vowels.
 var random = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
-// renamed gives objects whose names end at random names that stay, wherever they are named. The
-// first object is the Cluster, whose name the user has chosen.
+// renamed replaces random suffixes of objects' names by stable ones, also in references. The first object is the
+// Cluster, whose name the user has chosen.
 func renamed(objects []unstructured.Unstructured) []unstructured.Unstructured {
 	var pairs []string
 	for _, o := range objects[1:] {

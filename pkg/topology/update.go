@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AdmitUpdate returns what Cluster API's webhook refuses a new form of a ClusterClass for where the
-// old one is installed: for itself, and, in inUse, where there are Clusters that use all of the old
-// class. What it would be refused for as a new class, as Admit says, is left out. The error says that
-// the webhook could not judge it.
+// AdmitUpdate returns the reasons of Cluster API's webhook for refusing the new form of a ClusterClass if the old one
+// is installed: the reasons in every cluster, and, in inUse, those in a cluster with Clusters that use all of the old
+// class. It leaves out the reasons for refusing it as a new class, which Admit returns. The error means that the
+// webhook could not judge the class.
 //
 // Source: Cluster API book, ClusterClass, "Changing a ClusterClass".
 func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (always, inUse []metav1.StatusCause, err error) {
@@ -49,14 +49,14 @@ func admitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass, clu
 	return problemsOf(after, err)
 }
 
-// usersOf returns Clusters that between them use all of a class: each of its workers, its health
-// checks, and each of its Kubernetes versions.
+// usersOf returns Clusters that together use all of a class: each of its workers, its health checks, and each of its
+// Kubernetes versions.
 func usersOf(class, next *clusterv1.ClusterClass) []clusterv1.Cluster {
 	versions := class.Spec.KubernetesVersions
 	if len(versions) == 0 {
 		versions = []string{""}
 		if len(next.Spec.KubernetesVersions) > 0 {
-			versions = next.Spec.KubernetesVersions[:1] // which one a Cluster has is not known
+			versions = next.Spec.KubernetesVersions[:1] // the version of a Cluster is not known
 		}
 	}
 	clusters := make([]clusterv1.Cluster, 0, len(versions))
@@ -82,10 +82,10 @@ func usersOf(class, next *clusterv1.ClusterClass) []clusterv1.Cluster {
 	return clusters
 }
 
-// clustersOnly is a cluster that has some Clusters and nothing else.
+// clustersOnly is a cluster that contains only Clusters.
 type clustersOnly struct{ clusters []clusterv1.Cluster }
 
-// errOther says that something else than Clusters was asked for.
+// errOther is the error for objects other than Clusters.
 var errOther = errors.New("only Clusters can be listed here")
 
 // Get implements client.Reader.
@@ -93,7 +93,7 @@ func (clustersOnly) Get(_ context.Context, key client.ObjectKey, _ client.Object
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// List implements client.Reader. All Clusters are of the class that is looked for.
+// List implements client.Reader. All Clusters have the class of the query.
 func (c clustersOnly) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	clusters, ok := list.(*clusterv1.ClusterList)
 	if !ok {

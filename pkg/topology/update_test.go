@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
-// TestAdmitUpdate: what the webhook always refuses, and what it refuses while Clusters use what is gone.
+// TestAdmitUpdate: what the webhook always refuses, and what it refuses while Clusters use a removed part.
 func TestAdmitUpdate(t *testing.T) {
 	templateOf := func(kind string) clusterv1.ClusterClassTemplateReference {
 		return clusterv1.ClusterClassTemplateReference{APIVersion: "a.cluster.x-k8s.io/v1", Kind: kind, Name: "t"}

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// deprecation is a warning of kustomize's about a field.
+// deprecation matches a warning of kustomize about a field.
 var deprecation = regexp.MustCompile(`(?m)^# Warning: '(\w+)' is deprecated\..*\n?`)
 
-// countDeprecations calls run, and counts the warnings about deprecated fields that kustomize
-// meanwhile prints to the standard error, which it gives to no caller. All else that is printed
-// there is passed on. The caller holds kustomizeState.
+// countDeprecations calls run, and counts kustomize's warnings about deprecated fields, which kustomize only prints to
+// the standard error. It forwards other output. The caller must have locked kustomizeState.
 func (t *Tree) countDeprecations(run func()) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -42,8 +41,7 @@ func (t *Tree) countDeprecations(run func()) {
 	run()
 }
 
-// Deprecations says in one line how often kustomize warned about deprecated fields in what was built
-// so far, or returns "".
+// Deprecations summarizes kustomize's warnings about deprecated fields in the builds so far on one line, or returns "".
 func (t *Tree) Deprecations() string {
 	kustomizeState.Lock()
 	defer kustomizeState.Unlock()
@@ -54,5 +52,5 @@ func (t *Tree) Deprecations() string {
 	for _, count := range t.deprecated {
 		total += count
 	}
-	return fmt.Sprintf("kustomize warned %d times of deprecated fields: %s", total, strings.Join(slices.Sorted(maps.Keys(t.deprecated)), ", "))
+	return fmt.Sprintf("kustomize warned %d times about deprecated fields: %s", total, strings.Join(slices.Sorted(maps.Keys(t.deprecated)), ", "))
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// How long a server of a remote base may take.
+// The time limits for servers of remote bases.
 var (
 	dialTime   = 10 * time.Second
 	answerTime = 30 * time.Second
 )
 
-// boundFetches bounds the time of kustomize's requests until restore is called; without it, a server that
-// takes a connection and never answers holds a build up for ever. Kustomize takes no client: it makes one
-// of Go's default transport for each request (sigs.k8s.io/kustomize/api/internal/loader, FileLoader,
-// httpClientGetContent). So that transport is another one while kustomizeState is held. What kustomize
+// boundFetches limits the time of kustomize's requests until restore is called; otherwise a server that accepts a
+// connection and never answers blocks a build forever. kustomize accepts no client: it creates one with Go's default
+// transport for each request (sigs.k8s.io/kustomize/api/internal/loader, FileLoader, httpClientGetContent). So
+// boundFetches replaces that transport while kustomizeState is locked. kustomize has its own limit for git.
 // fetches by git has a limit of kustomize's own.
 func boundFetches() (restore func()) {
 	original, ok := http.DefaultTransport.(*http.Transport)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestKustomizeServerThatNeverAnswers: a build does not wait for ever, and other requests of the process
+// TestKustomizeServerThatNeverAnswers: a build does not wait forever, and other requests of the process
 // have the transport that they had.
 func TestKustomizeServerThatNeverAnswers(t *testing.T) {
 	t.Setenv("NO_PROXY", "127.0.0.1")

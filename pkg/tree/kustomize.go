@@ -18,22 +18,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// kustomizeState guards what is global while a kustomization runs: kustomize's schema, which two
-// kustomizations at once could read of each other, and Go's default transport (boundFetches).
+// kustomizeState guards global state during a build: kustomize's schema, which concurrent builds would share, and Go's
+// default transport (boundFetches).
 var kustomizeState sync.Mutex
 
-// KustomizeError says that a kustomization did not build.
+// KustomizeError means that a kustomization did not build.
 type KustomizeError struct {
 	// Folder is the kustomization's folder as a user would type it.
 	Folder string
-	// Hint says what to do where that is known, or is "".
+	// Hint says what to do, if known, or is "".
 	Hint string
-	// Missing is the part of the hint that is about files of the tree which do not exist.
+	// Missing is the part of the hint about missing files of the tree.
 	Missing string
-	// Err holds kustomize's own words.
+	// Err is kustomize's error.
 	Err error
-	// refused is the first path that the tree's bounds kept from kustomize, which goes on to try
-	// other names and may end up complaining of those.
+	// refused is the first path outside of the tree that was refused to kustomize, which then tries other names and may
+	// report those.
 	refused error
 }
 
@@ -48,7 +48,7 @@ func (e *KustomizeError) Error() string {
 	return text
 }
 
-// Unwrap lets errors.Is find ErrOutside, which kustomize itself does not always wrap.
+// Unwrap lets errors.Is find ErrOutside, which kustomize does not always wrap.
 func (e *KustomizeError) Unwrap() []error {
 	if e.refused == nil {
 		return []error{e.Err}
@@ -56,14 +56,14 @@ func (e *KustomizeError) Unwrap() []error {
 	return []error{e.Err, e.refused}
 }
 
-// Kustomize builds the kustomization in a folder of the tree, as `kustomize build` does, and returns
-// its resources. It may be made of any files of the tree, and of none that is elsewhere on the disk.
-// Nothing on disk is changed. The error is a *KustomizeError, which wraps ErrOutside where a file
-// elsewhere is the cause, or wraps fs.ErrNotExist where the folder is not there.
+// Kustomize builds the kustomization in a folder of the tree, as `kustomize build` does, and returns its resources. The
+// kustomization may use any file of the tree, but no other file on the disk. Kustomize changes nothing on disk. The
+// error is a *KustomizeError, which wraps ErrOutside if a file outside of the tree is the cause, or wraps
+// fs.ErrNotExist if the folder does not exist.
 func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	dir, err := t.resolve(rel)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no such folder; fix the path in %s: %w", t.Display(rel), release.ConfigFile, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: the folder does not exist; fix the path in %s: %w", t.Display(rel), release.ConfigFile, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 		return nil, fmt.Errorf("%s is a file: name the folder of a kustomization", t.Display(rel))
 	}
 	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionUnspecified // as the command's default: the folder's sortOptions, else legacy
-	// Kustomize's own bound is the kustomization's folder, and many trees build their templates
-	// without it. Here the bound is the tree.
+	options.Reorder = krusty.ReorderOptionUnspecified // the command's default: the folder's sortOptions, else legacy
+	// Kustomize's own restriction is the kustomization's folder, and many trees disable it to build their templates.
+	// Here the restriction is the tree.
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	kustomizeState.Lock()
 	defer kustomizeState.Unlock()
@@ -94,8 +94,8 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	return resources, nil
 }
 
-// remoteHint says which bases of a kustomization are not in the tree: where there are any, a
-// build that failed without a network most likely failed for them.
+// remoteHint names the bases of a kustomization that are not in the tree: without a network, they are the most likely
+// reason for a failed build.
 func (t *Tree) remoteHint(dir string) string {
 	parts := t.partsOf(dir)
 	if len(parts.remote) == 0 {
@@ -106,15 +106,15 @@ func (t *Tree) remoteHint(dir string) string {
 		lines = append(lines, fmt.Sprintf("  %s (in %s)", base, file))
 	}
 	sort.Strings(lines)
-	return "The kustomization has bases that are not in the tree. They need a network, and may be other files tomorrow: put copies of them into the tree.\n" + strings.Join(lines, "\n")
+	return "The kustomization has bases that are not in the tree. They need a network, and may change: put copies of them into the tree.\n" + strings.Join(lines, "\n")
 }
 
-// guardedDisk is the disk as far as it is the tree, or a clone that kustomize made in this build: other
-// files, named or linked to, are not in the tree's history, and have other bytes on another machine.
+// guardedDisk is the disk restricted to the tree and the clones that kustomize creates in this build: other files,
+// direct or linked, are not in the tree's history, and may differ on another machine.
 type guardedDisk struct {
 	filesys.FileSystem
 	tree *Tree
-	// existing are the clones of other builds, or nil where they are not known: then none is read.
+	// existing are the clones of other builds, or nil if they are not known: then no clone is read.
 	existing map[string]bool
 	// refused is the first error of check.
 	refused error
@@ -126,7 +126,7 @@ func (d *guardedDisk) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	data, err := d.FileSystem.ReadFile(name)
-	if err == nil { // kustomize looks for files of several names
+	if err == nil { // kustomize tries several file names
 		d.tree.noteRead(name)
 	}
 	return data, err
@@ -140,8 +140,8 @@ func (d *guardedDisk) Open(name string) (filesys.File, error) {
 	return d.FileSystem.Open(name)
 }
 
-// CleanedAbs implements filesys.FileSystem. Kustomize resolves a base's folder with it before it
-// reads anything there, so a link is only seen here.
+// CleanedAbs implements filesys.FileSystem. kustomize resolves a base's folder with it before it reads a file there, so
+// a link is visible only here.
 func (d *guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	if err := d.check(name); err != nil {
 		return "", "", err
@@ -149,8 +149,8 @@ func (d *guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, err
 	return d.FileSystem.CleanedAbs(name)
 }
 
-// check refuses a path outside of the tree and of this build's clones, as it is written or as its
-// links lead. The path is absolute, or relative to the working folder.
+// check refuses a path outside of the tree and of this build's clones, with or without resolving its links. The path is
+// absolute, or relative to the working folder.
 func (d *guardedDisk) check(name string) error {
 	err := d.checkBounds(name)
 	if err != nil && d.refused == nil {
@@ -159,7 +159,7 @@ func (d *guardedDisk) check(name string) error {
 	return err
 }
 
-// checkBounds does what check does, and keeps no record of it.
+// checkBounds does what check does, without a record.
 func (d *guardedDisk) checkBounds(name string) error {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -170,7 +170,7 @@ func (d *guardedDisk) checkBounds(name string) error {
 	}
 	resolved, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // kustomize says better what it was looking for
+		return nil // kustomize has a better error
 	}
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
@@ -181,7 +181,7 @@ func (d *guardedDisk) checkBounds(name string) error {
 	return nil
 }
 
-// holds says whether an absolute path is in the tree or in a clone that this build made.
+// holds reports whether an absolute path is in the tree or in a clone of this build.
 func (d *guardedDisk) holds(abs string) bool {
 	if d.tree.holds(abs) {
 		return true
@@ -190,11 +190,11 @@ func (d *guardedDisk) holds(abs string) bool {
 	return ok && d.existing != nil && !d.existing[clone]
 }
 
-// clonePrefix begins the names of the folders that kustomize clones remote bases into.
+// clonePrefix is the prefix of the folders into which kustomize clones remote bases.
 // Source: sigs.k8s.io/kustomize/kyaml/filesys, NewTmpConfirmedDir.
 const clonePrefix = "kustomize-"
 
-// cloneOf returns the name of the clone that an absolute path is in, if it is in one.
+// cloneOf returns the name of the clone that contains an absolute path, if any.
 func cloneOf(abs string) (string, bool) {
 	temporary, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -208,9 +208,8 @@ func cloneOf(abs string) (string, bool) {
 	return name, strings.HasPrefix(name, clonePrefix)
 }
 
-// clones returns the names of the clones that exist now, or nil where they can't be listed. Kustomize
-// doesn't tell which it makes, but their names are random and new: a tree can only refer to one that
-// exists before its build.
+// clones returns the names of the existing clones, or nil if they can't be listed. kustomize doesn't return the name of
+// its clones, but the names are random and new: a tree can only refer to a clone that exists before its build.
 func clones() map[string]bool {
 	entries, err := os.ReadDir(os.TempDir())
 	if err != nil {

@@ -98,7 +98,7 @@ func TestKustomizeErrors(t *testing.T) {
 		is     error
 		says   []string
 	}{
-		{name: "no such folder", folder: "config/default", is: fs.ErrNotExist, says: []string{"tree/config/default: there is no such folder", "fix the path in clusterctl-release.yaml"}},
+		{name: "no such folder", folder: "config/default", is: fs.ErrNotExist, says: []string{"tree/config/default: the folder does not exist", "fix the path in clusterctl-release.yaml"}},
 		{name: "a file", files: map[string]string{"tree/config/kustomization.yaml": list("a.yaml")}, folder: "config/kustomization.yaml",
 			says: []string{"tree/config/kustomization.yaml is a file", "name the folder of a kustomization"}},
 		{name: "above the tree", folder: "..", is: tree.ErrOutside},
@@ -118,7 +118,7 @@ func TestKustomizeErrors(t *testing.T) {
 		{name: "missing resources that make may generate", files: map[string]string{
 			"tree/config/kustomization.yaml": list("../base") + "patches:\n- path: patch.yaml\n", "tree/base/kustomization.yaml": list("crd.yaml"),
 			"tree/Makefile": "generate: manifests\nmanifests: ## CRDs\n\tcontroller-gen\n",
-		}, folder: "config", says: []string{"base/crd.yaml does not exist (and 1 more files)", "base/kustomization.yaml names", "does `make manifests` make it?"}},
+		}, folder: "config", says: []string{"base/crd.yaml does not exist (and 1 more files)", "base/kustomization.yaml names", "does `make manifests` create it?"}},
 		{name: "the same object twice", files: map[string]string{
 			"tree/config/kustomization.yaml": list("a.yaml", "b.yaml"), "tree/config/a.yaml": configMap, "tree/config/b.yaml": configMap,
 		}, folder: "config", says: []string{"tree/config", "ConfigMap"}},
@@ -195,7 +195,7 @@ func TestDeprecations(t *testing.T) {
 	if printed, err := io.ReadAll(read); err != nil || len(printed) > 0 {
 		t.Errorf("printed %q, %v", printed, err)
 	}
-	if got, want := source.Deprecations(), "kustomize warned 3 times of deprecated fields: bases, commonLabels"; got != want {
+	if got, want := source.Deprecations(), "kustomize warned 3 times about deprecated fields: bases, commonLabels"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

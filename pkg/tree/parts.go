@@ -14,10 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parts are what a kustomization and its bases name and the tree does not have, each with the
-// kustomization that names it.
+// parts are the parts of a kustomization and its bases that the tree lacks, each with the kustomization that names it.
 type parts struct {
-	// remote are bases that are fetched from somewhere else.
+	// remote are bases outside of the tree.
 	remote map[string]string
 	// missing are files.
 	missing map[string]string
@@ -44,7 +43,7 @@ func (t *Tree) addParts(p *parts, dir string) {
 			continue
 		}
 		var kustomization types.Kustomization
-		// What can't be parsed is kustomize's to complain of.
+		// kustomize reports files that can't be parsed.
 		if err := yaml.Unmarshal(data, &kustomization); err != nil {
 			return
 		}
@@ -71,12 +70,12 @@ func (t *Tree) addParts(p *parts, dir string) {
 	}
 }
 
-// isRemote says whether kustomize fetches a base from somewhere else.
+// isRemote reports whether kustomize fetches a base from elsewhere.
 func isRemote(base string) bool {
 	return strings.Contains(base, "://") || strings.Contains(base, "?ref=") || strings.HasPrefix(base, "git@") || strings.HasPrefix(base, "github.com/")
 }
 
-// shown returns how messages name a path on the disk.
+// shown returns a path on the disk as messages show it.
 func (t *Tree) shown(path string) string {
 	if rel, err := filepath.Rel(t.root, path); err == nil {
 		return t.Display(rel)
@@ -84,13 +83,12 @@ func (t *Tree) shown(path string) string {
 	return path
 }
 
-// Remote returns the bases of a kustomization of the tree that are fetched from somewhere else.
+// Remote returns the bases of a kustomization of the tree that are fetched from elsewhere.
 func (t *Tree) Remote(rel string) []string {
 	return slices.Sorted(maps.Keys(t.partsOf(filepath.Join(t.root, filepath.FromSlash(rel))).remote))
 }
 
-// missingHint names the first file that a kustomization needs and the tree does not have, and the
-// target of make that may make it.
+// missingHint names the first missing file of a kustomization, and the target of make that may create it.
 func (t *Tree) missingHint(dir string) string {
 	missing := t.partsOf(dir).missing
 	if len(missing) == 0 {
@@ -103,7 +101,7 @@ func (t *Tree) missingHint(dir string) string {
 	}
 	question := "is it generated?"
 	if target := t.generateTarget(); target != "" {
-		question = fmt.Sprintf("does `make %s` make it?", target)
+		question = fmt.Sprintf("does `make %s` create it?", target)
 	}
 	return fmt.Sprintf("%s does not exist%s, which %s names: %s", first, more, missing[first], question)
 }

@@ -1,5 +1,5 @@
-// Package tree reads a provider's source tree: its files, its globs and its kustomizations,
-// without changing anything in it and without following a symbolic link out of it.
+// Package tree reads a provider's source tree: its files, its globs and its kustomizations. It changes nothing in it
+// and does not follow symbolic links out of it.
 package tree
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ErrOutside says that a path leads out of the tree by way of a symbolic link.
+// ErrOutside means that a path leads out of the tree through a symbolic link.
 var ErrOutside = errors.New("leads out of the tree")
 
 // Tree is a source tree on disk.
@@ -26,7 +26,7 @@ type Tree struct {
 	root string
 	// name is the root as the user named it, for messages.
 	name string
-	// deprecated counts kustomize's warnings by the field that they are about.
+	// deprecated counts kustomize's warnings by field.
 	deprecated map[string]int
 
 	mu sync.Mutex
@@ -55,23 +55,22 @@ func Open(dir string) (*Tree, error) {
 // Root returns the tree's folder, absolute and free of symbolic links.
 func (t *Tree) Root() string { return t.root }
 
-// aside are folders in which nothing that a tree releases is kept.
+// aside are folders without files to release.
 var aside = []string{"vendor", "node_modules", "testdata", "_artifacts", "out", "bin", "e2e"}
 
-// IsAside says whether nothing that a tree releases is kept in folders of a name: those that tools
-// make, those of tests, and hidden ones.
+// IsAside reports whether a folder's name is that of a folder without files to release: created by tools, for tests, or
+// hidden.
 func IsAside(folder string) bool {
 	return strings.HasPrefix(folder, ".") || slices.Contains(aside, folder)
 }
 
-// Display returns how messages name a path of the tree: the way the user would type it.
+// Display returns a path of the tree for messages: the way the user would type it.
 func (t *Tree) Display(rel string) string {
 	return filepath.Join(t.name, filepath.FromSlash(rel))
 }
 
-// ReadFile returns the bytes of a file of the tree; rel is relative to the root, with forward
-// slashes. The error is ErrOutside where the file is a symbolic link to somewhere else, and
-// wraps the system's error otherwise.
+// ReadFile returns the bytes of a file of the tree; rel is relative to the root, with forward slashes. The error is
+// ErrOutside if the file is a symbolic link out of the tree, and wraps the system's error otherwise.
 func (t *Tree) ReadFile(rel string) ([]byte, error) {
 	resolved, err := t.resolve(rel)
 	if err != nil {
@@ -85,14 +84,14 @@ func (t *Tree) ReadFile(rel string) ([]byte, error) {
 	return data, nil
 }
 
-// noteRead notes that a file was read, as the file that its links lead to.
+// noteRead records that a file was read, after resolving its links.
 func (t *Tree) noteRead(name string) {
 	abs, err := filepath.Abs(name)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil || !t.holds(abs) {
-		return // it was in a clone of kustomize's
+		return // it was in a clone of kustomize
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +106,7 @@ func (t *Tree) FilesRead() []string {
 	return slices.Sorted(maps.Keys(t.read))
 }
 
-// resolve returns where a path of the tree is on disk, or why it can't be used.
+// resolve returns the place of a path of the tree on disk, or why it can't be used.
 func (t *Tree) resolve(rel string) (string, error) {
 	local := filepath.FromSlash(rel)
 	if !filepath.IsLocal(local) {
@@ -127,13 +126,13 @@ func (t *Tree) resolve(rel string) (string, error) {
 	return resolved, nil
 }
 
-// holds says whether an absolute path, free of symbolic links, is in the tree.
+// holds reports whether an absolute path without symbolic links is in the tree.
 func (t *Tree) holds(resolved string) bool {
 	return resolved == t.root || strings.HasPrefix(resolved, t.root+string(filepath.Separator))
 }
 
-// Glob returns the files that a pattern of path.Match names, in order, with forward slashes.
-// Folders are left out. It is an error if there are none.
+// Glob returns the files that match a pattern of path.Match, in order, with forward slashes, without folders. It is an
+// error if there are none.
 func (t *Tree) Glob(pattern string) ([]string, error) {
 	matches, err := fs.Glob(os.DirFS(t.root), path.Clean(pattern))
 	if err != nil {
@@ -150,7 +149,7 @@ func (t *Tree) Glob(pattern string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: %w: no file matches; fix the path or take the entry out", t.Display(pattern), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w: no file matches; fix the path or remove the entry", t.Display(pattern), fs.ErrNotExist)
 	}
 	slices.Sort(files)
 	return files, nil

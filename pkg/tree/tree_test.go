@@ -67,7 +67,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// files of a tree with every kind of link.
+// linked are the files of a tree with every kind of link.
 var linked = map[string]string{
 	"outside/a.yaml":            "outside",
 	"tree-beside/a.yaml":        "beside", // its path has the tree's as a prefix
@@ -136,7 +136,7 @@ func TestGlob(t *testing.T) {
 		{pattern: "globbed/[o-z]*.yaml", want: []string{"globbed/one.yaml", "globbed/two.yaml"}},
 		{pattern: "./globbed//one.yaml", want: []string{"globbed/one.yaml"}},
 		{pattern: "*/one.yaml", want: []string{"globbed/one.yaml"}},
-		{pattern: "globbed/*.txt", is: fs.ErrNotExist, says: []string{"tree/globbed/*.txt", "no file matches", "fix the path or take the entry out"}},
+		{pattern: "globbed/*.txt", is: fs.ErrNotExist, says: []string{"tree/globbed/*.txt", "no file matches", "fix the path or remove the entry"}},
 		{pattern: "globbed", is: fs.ErrNotExist, says: []string{"tree/globbed", "no file matches"}},
 		{pattern: "missing.yaml", is: fs.ErrNotExist, says: []string{"tree/missing.yaml"}},
 		{pattern: "globbed/[", says: []string{`pattern "globbed/["`, "syntax error"}},

@@ -13,7 +13,7 @@ import (
 // Field is a field of an entry that is added to a list.
 type Field struct {
 	Key, Value string
-	// Quoted says that the value is written in quotes, as it may be read as something else than text without.
+	// Quoted means that the value is written in quotes, because it may be read as another type without.
 	Quoted bool
 }
 
@@ -27,9 +27,9 @@ func (f Field) written(style yaml.Style) string {
 	return f.Value
 }
 
-// Insert returns the edit that adds an entry to a list that has entries, at an index. The entry is written like
-// those next to it: in lines or in braces, with their order of fields, their spaces and quotes. The values
-// have nothing that has to be escaped in quotes. The error says what in the file's style prevents it.
+// Insert returns the edit that adds an entry to a non-empty list, at an index. The entry has the style of its
+// neighbours: block or flow, with their order of fields, spaces and quotes. The values must not need escapes in quotes.
+// The error names the obstacle in the file's style.
 func (t *Text) Insert(list *yaml.Node, index int, fields []Field) (Edit, error) {
 	if list.Style&yaml.FlowStyle != 0 {
 		return t.insertFlow(list, index, fields)
@@ -63,7 +63,7 @@ func FlowEntry(fields []Field) string {
 	return "{" + strings.Join(texts, ", ") + "}"
 }
 
-// block is a list with an entry below the other, each behind a dash.
+// block is a list in block style, with an entry after each dash.
 type block struct {
 	*Text
 	entries []*yaml.Node
@@ -72,7 +72,7 @@ type block struct {
 	column int
 }
 
-// dash is the beginning of an entry, whatever follows the dash.
+// dash matches the beginning of an entry.
 var dash = regexp.MustCompile(`^( *)-([ \t]|$)`)
 
 func newBlock(t *Text, list *yaml.Node) (*block, error) {
@@ -80,19 +80,19 @@ func newBlock(t *Text, list *yaml.Node) (*block, error) {
 	from := list.Line
 	for i, entry := range list.Content {
 		line := entry.Line
-		// The dash stands in front of the first key, or alone in a line above it.
+		// The dash precedes the first key, or is alone on a line above it.
 		for line >= from && line <= t.Lines() && !dash.MatchString(t.Line(line)) {
 			line--
 		}
 		if line < from || line > t.Lines() {
-			return nil, errors.New("there is an entry without a dash in a line of its own")
+			return nil, errors.New("an entry has no dash on its own line")
 		}
 		column := indent(t.Line(line))
 		if i == 0 {
 			b.column = column
 		}
 		if column != b.column {
-			return nil, errors.New("the entries' dashes are not below each other")
+			return nil, errors.New("the dashes of the entries are not aligned")
 		}
 		b.dashes = append(b.dashes, line)
 		from = line + 1
@@ -116,7 +116,7 @@ func (b *block) insert(index int, fields []Field) Edit {
 	return b.InsertLines(line, lines...)
 }
 
-// first returns the first line that belongs to an entry: a comment right above it is about it.
+// first returns the first line of an entry, including a comment right above it.
 func (b *block) first(i int) int {
 	above := 0 // the last line that can't be part of it
 	if i > 0 {
@@ -129,7 +129,7 @@ func (b *block) first(i int) int {
 	return line
 }
 
-// last returns the last line that belongs to an entry: comments right below it are about it if
+// last returns the last line of an entry, including comments right below it that are indented like its fields.
 // they are indented like its fields.
 func (b *block) last(i int) int {
 	limit := b.Lines() + 1
@@ -155,7 +155,7 @@ func (b *block) last(i int) int {
 	return last
 }
 
-// spaced says whether a blank line stands between all entries.
+// spaced reports whether a blank line separates all entries.
 func (b *block) spaced() bool {
 	for i := 1; i < len(b.dashes); i++ {
 		if !isBlank(b.Line(b.first(i) - 1)) {
@@ -165,7 +165,7 @@ func (b *block) spaced() bool {
 	return len(b.dashes) > 1
 }
 
-// entry returns the lines of a new entry, written like the nearest entry whose style can be copied.
+// entry returns the lines of a new entry, in the style of the nearest entry whose style can be copied.
 func (b *block) entry(index int, fields []Field) []string {
 	for _, i := range nearest(index, len(b.entries)) {
 		if lines, ok := b.like(i, fields); ok {
@@ -223,9 +223,9 @@ func nearest(index, count int) []int {
 	return indexes
 }
 
-// values returns the places of an entry's values in the order of its fields, and what a new entry has there. It is
-// false where the entry has other fields, or one that is written in a way that can't be copied: an anchor, an alias, a
-// tag, several lines.
+// values returns the places of an entry's values in the order of its fields, and the values of a new entry. It returns
+// false if the entry has other fields, or a field that can't be copied: with an anchor, an alias, a tag, or several
+// lines.
 func (t *Text) values(entry *yaml.Node, fields []Field) ([]Edit, bool) {
 	if len(entry.Content) != 2*len(fields) {
 		return nil, false
@@ -243,7 +243,7 @@ func (t *Text) values(entry *yaml.Node, fields []Field) ([]Edit, bool) {
 	return values, true
 }
 
-// flowLike returns a new entry in the style of one in braces, and where that one ends.
+// flowLike returns a new entry in the style of one in braces, and the end of that one.
 func (t *Text) flowLike(entry *yaml.Node, fields []Field) (string, int, bool) {
 	start, ok := t.Offset(entry)
 	if !ok || t.data[start] != '{' {
@@ -269,11 +269,11 @@ func (t *Text) flowLike(entry *yaml.Node, fields []Field) (string, int, bool) {
 		return "", 0, false
 	}
 	like.Write(rest[:closing+1])
-	// A comment inside would be copied too, and it is about the other entry.
+	// A comment inside would be copied, although it belongs to the other entry.
 	return like.String(), from + closing + 1, !strings.Contains(like.String(), "#")
 }
 
-// between is what may stand between two entries in brackets: no comment.
+// between matches the text between two entries in brackets without comments.
 var between = regexp.MustCompile(`^[ \t\r\n]*,[ \t\r\n]*$`)
 
 // insertFlow returns the edit that adds an entry with its comma to a list in brackets.
@@ -298,7 +298,7 @@ func (t *Text) insertFlow(list *yaml.Node, index int, fields []Field) (Edit, err
 	return Edit{end, end, separator + entry}, nil
 }
 
-// flowSeparator returns what stands between the entries of a list in brackets.
+// flowSeparator returns the separator of the entries of a list in brackets.
 func (t *Text) flowSeparator(list *yaml.Node, fields []Field) (string, error) {
 	first := list.Content[0]
 	start, _ := t.Offset(first)

@@ -1,5 +1,5 @@
-// Package yamledit edits YAML files in place: all bytes outside an edit stay, with comments, order,
-// quotes and line breaks. It doesn't know what a text means: parse the result before it is written.
+// Package yamledit edits YAML files in place: all bytes outside an edit stay, with comments, order, quotes and line
+// breaks. It doesn't interpret the text: parse the result before you write it.
 package yamledit
 
 import (
@@ -17,18 +17,17 @@ type Edit struct {
 	New        string
 }
 
-// Text is a file by lines, to find in its bytes what the YAML decoder names by line and column.
+// Text is a file split into lines, to find the bytes of a line and column of the YAML decoder.
 type Text struct {
 	data []byte
 	// starts are the offsets at which the lines begin.
 	starts []int
 }
 
-// byteOrderMark is what some editors put in front of UTF-8. The decoder doesn't count it as a column.
+// byteOrderMark is the prefix that some editors add to UTF-8. The decoder doesn't count it as a column.
 const byteOrderMark = "\uFEFF"
 
-// NewText splits a file into lines. It returns an error if the file has line breaks that YAML 1.1 counts
-// and that are neither LF nor CRLF.
+// NewText splits a file into lines. It returns an error for line breaks of YAML 1.1 that are neither LF nor CRLF.
 func NewText(data []byte) (*Text, error) {
 	withoutCRLF := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if bytes.ContainsAny(withoutCRLF, "\r\u0085\u2028\u2029") {
@@ -64,7 +63,7 @@ func (t *Text) Line(line int) string {
 	return strings.TrimRight(string(t.data[t.Start(line):t.Start(line+1)]), "\r\n")
 }
 
-// Offset returns where in the file a node begins, or false where the file has no such place.
+// Offset returns the offset of a node in the file, or false if the file has no such place.
 func (t *Text) Offset(node *yaml.Node) (int, bool) {
 	if node.Line < 1 || node.Line > len(t.starts) {
 		return 0, false
@@ -83,8 +82,8 @@ func (t *Text) Offset(node *yaml.Node) (int, bool) {
 	return at, at < len(t.data)
 }
 
-// Scalar returns where a scalar or an alias begins and ends. It is false for scalars that can't be
-// replaced alone: those in block style, and those with an anchor or a tag.
+// Scalar returns the start and end of a scalar or an alias. It returns false for scalars that can't be replaced alone:
+// those in block style, and those with an anchor or a tag.
 func (t *Text) Scalar(node *yaml.Node) (start, end int, ok bool) {
 	start, ok = t.Offset(node)
 	if !ok || node.Kind != yaml.ScalarNode && node.Kind != yaml.AliasNode {
@@ -113,7 +112,7 @@ func (t *Text) Scalar(node *yaml.Node) (start, end int, ok bool) {
 	return start, start + len(node.Value), node.Value != "" && strings.HasPrefix(rest, node.Value)
 }
 
-// LineBreak returns the line break that is in use at an offset: that of the line before.
+// LineBreak returns the line break at an offset: that of the previous line.
 func (t *Text) LineBreak(offset int) string {
 	end := bytes.LastIndexByte(t.data[:offset], '\n')
 	if end < 0 {
@@ -125,7 +124,7 @@ func (t *Text) LineBreak(offset int) string {
 	return "\n"
 }
 
-// InsertLines returns the edit that puts whole lines in front of a line, or at the end of the file.
+// InsertLines returns the edit that inserts whole lines before a line, or at the end of the file.
 func (t *Text) InsertLines(line int, lines ...string) Edit {
 	at := t.Start(line)
 	lineBreak := t.LineBreak(at)

@@ -36,7 +36,7 @@ var clusterClassAdmission = checks.Check{
 			}
 			report(checks.Finding{Place: o.Place(path...),
 				Message: "Cluster API's webhook refuses the ClusterClass: " + strings.TrimSuffix(p.Message, "."),
-				Fix:     "fix the field: no cluster can have the class as it is"})
+				Fix:     "fix the field: the class can't be installed as it is"})
 		}
 		return nil
 	}),

@@ -26,7 +26,7 @@ var clusterClassDryRunImmutability = checks.Check{
 			return nil
 		}
 		for _, i := range installed.Implementations(s) {
-			// Of the templates of other kinds the controller makes objects, and never changes one.
+			// The controller never changes templates of other kinds.
 			if i.Template == nil || i.Resource != contract.InfraMachine && i.Resource != contract.BootstrapConfig {
 				continue
 			}
@@ -38,8 +38,8 @@ var clusterClassDryRunImmutability = checks.Check{
 	},
 }
 
-// supportsClasses says whether there can be a ClusterClass with the provider: one of infrastructure
-// needs a template for what stands for the cluster.
+// supportsClasses reports whether a ClusterClass can use the provider: an infrastructure provider needs a template for
+// its cluster kind.
 func supportsClasses(s *checks.Subject) bool {
 	isInfrastructure := false
 	for _, i := range installed.Implementations(s) {
@@ -51,8 +51,8 @@ func supportsClasses(s *checks.Subject) bool {
 	return !isInfrastructure
 }
 
-// templateVersion returns the index of the version in which Cluster API reads a kind's template, that
-// of the kind itself or else the one that is stored, or -1 where there is no schema.
+// templateVersion returns the index of the version in which Cluster API reads a kind's template: the version of the
+// kind or else the stored one. It returns -1 if no schema exists.
 func templateVersion(i *contract.Implementation) int {
 	index := diff.VersionIndex(i.Template, i.Version)
 	if index < 0 {
@@ -64,8 +64,7 @@ func templateVersion(i *contract.Implementation) int {
 	return index
 }
 
-// reportTransitionRules reports the rules of a version of a template's kind that compare the template
-// with what it was.
+// reportTransitionRules reports the rules of a version of a template's kind that compare with the template's old value.
 func reportTransitionRules(crd checks.CRD, index int, report checks.Report) {
 	var found []transitionRule
 	version := crd.Spec.Versions[index]
@@ -88,21 +87,21 @@ func reportTransitionRules(crd checks.CRD, index int, report checks.Report) {
 		}
 	}
 	report(checks.Finding{Place: crd.Place(found[0].path...),
-		Message: fmt.Sprintf("rules of %s compare with the old value: of %s. Cluster API's topology controller finds out by a dry run whether it has to make a new template, and a rule can't let that pass: what these refuse to change never reaches the Clusters of a ClusterClass",
+		Message: fmt.Sprintf("rules of %s compare with the old value: of %s. Cluster API's topology controller uses a dry run to decide whether it has to create a new template, and a rule can't allow that dry run: a change that these rules refuse never reaches the Clusters of a ClusterClass",
 			version.Name, strings.Join(fields, ", ")),
-		Fix: "take the rules out of the template's kind, and let a validating webhook refuse changes except where topology.IsDryRunRequest says that it is a dry run"})
+		Fix: "remove the rules from the template's kind, and let a validating webhook refuse changes unless topology.IsDryRunRequest reports a dry run"})
 }
 
 // transitionRule is a CEL rule that compares with the old value.
 type transitionRule struct {
-	// field is what the rule is about, and path is where the rule is in the definition.
+	// field is the field that the rule validates, and path is the rule's place in the CRD.
 	field, path []any
 }
 
-// oldValue finds the name of the old value in a rule.
+// oldValue matches the name of the old value in a rule.
 var oldValue = regexp.MustCompile(`\boldSelf\b`)
 
-// rulesOf returns the transition rules that a schema itself has.
+// rulesOf returns the transition rules of a schema itself.
 func rulesOf(schema *apiextensionsv1.JSONSchemaProps, field, path []any) []transitionRule {
 	var found []transitionRule
 	for i, rule := range schema.XValidations {
@@ -113,7 +112,7 @@ func rulesOf(schema *apiextensionsv1.JSONSchemaProps, field, path []any) []trans
 	return found
 }
 
-// transitionRules returns the transition rules of a schema and all below it.
+// transitionRules returns the transition rules of a schema and of all schemas below it.
 func transitionRules(schema *apiextensionsv1.JSONSchemaProps, field, path []any) []transitionRule {
 	found := rulesOf(schema, field, path)
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {

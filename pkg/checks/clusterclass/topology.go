@@ -17,7 +17,7 @@ import (
 
 var clusterClassTopology = checks.Check{
 	ID: "clusterclass-topology", Group: checks.ClusterClass, Severity: checks.Warning,
-	Title:  "Cluster API makes valid objects of the Clusters that name a ClusterClass of the release",
+	Title:  "Cluster API generates valid objects for Clusters with a ClusterClass of the release",
 	Source: "Cluster API book, ClusterClass, Writing a ClusterClass",
 	Run: rendered.Templates.EachObject(func(ctx context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
 		class, err := rendered.ExpandableClass(ctx, s, t, o)
@@ -28,9 +28,9 @@ var clusterClassTopology = checks.Check{
 	}),
 }
 
-// reportTopology expands a Cluster and checks what comes of it against the schemas. Where values were made
-// up, it reports only what no value changes: fields that do not exist. Where such values keep it from
-// looking, a note says so.
+// reportTopology expands a Cluster and validates the resulting objects against the schemas. For generated values, it
+// reports only defects that no value changes, which are fields that do not exist. If such values prevent the check, it
+// reports a note.
 func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, class *rendered.Template, report checks.Report) error {
 	spec, _ := manifest.Child(o.Object, "spec")
 	var raw any
@@ -46,7 +46,7 @@ func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template
 	made, err := topology.Expand(ctx, s.KnownKinds(), objects)
 	for _, reason := range []error{topology.ErrNoClass, topology.ErrExternal, topology.ErrVersion} {
 		if errors.Is(err, reason) {
-			return nil // other checks say so, or nobody can know offline
+			return nil // other checks report it, or it can't be known offline
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -54,12 +54,12 @@ func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template
 	}
 	if err != nil {
 		finding := checks.Finding{Place: o.Place("spec", "topology"),
-			Message: "Cluster API can't make the objects of the Cluster: " + err.Error(),
+			Message: "Cluster API can't generate the objects of the Cluster: " + err.Error(),
 			Fix:     "correct the topology, or the class in " + class.Name}
 		if isGuess {
 			finding.Severity = checks.Note
-			finding.Message = "what Cluster API makes of the Cluster could not be checked: the values that were made up for its variables do not fit the class"
-			finding.Fix = "give sampleValues in " + release.ConfigFile
+			finding.Message = "the objects that Cluster API generates for the Cluster could not be checked: the values that were generated for its variables do not fit the class"
+			finding.Fix = "add sampleValues in " + release.ConfigFile
 		}
 		report(finding)
 		return nil
@@ -76,7 +76,7 @@ func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template
 	return ctx.Err()
 }
 
-// reportMade says what is wrong with an object that Cluster API makes.
+// reportMade reports a defect of an object that Cluster API generates.
 func reportMade(s *checks.Subject, o rendered.Object, m unstructured.Unstructured, p schemas.Problem, isGuess bool, report checks.Report) {
 	gvk := m.GroupVersionKind()
 	if isGuess && !p.Unknown || p.Missing && rendered.Mutated(s, gvk.GroupKind()) {
@@ -87,6 +87,6 @@ func reportMade(s *checks.Subject, o rendered.Object, m unstructured.Unstructure
 		result = "its kind has no such field, and the API server drops it"
 	}
 	report(checks.Finding{Place: o.Place("spec", "topology"),
-		Message: fmt.Sprintf("of the Cluster, its class and the patches comes a %s whose %s is wrong: %s", gvk.Kind, manifest.FieldPath(p.Path...), result),
+		Message: fmt.Sprintf("from the Cluster, its class and the patches, Cluster API generates a %s whose %s is wrong: %s", gvk.Kind, manifest.FieldPath(p.Path...), result),
 		Fix:     "fix the template, the patch or the variable that the field comes from"})
 }

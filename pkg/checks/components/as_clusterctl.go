@@ -10,12 +10,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// standIns are the values that variables without a default are tried with: which of them fits, a
-// text, an image, a number or a truth, is not known.
+// standIns are the values that the check tries for variables without a default: a text, an image, a number and a
+// boolean.
 var standIns = []string{"x", "registry.example.com/x", "1", "true", "eA=="}
 
-// refusals are the checks that name what clusterctl refuses, with its place. What one of them
-// reports is not said again in clusterctl's words.
+// refusals are the checks that report a refusal by clusterctl with its place. A refusal that one of them reports is not
+// reported again in clusterctl's words.
 var refusals = []*checks.Check{&componentsParse, &variableSyntax, &namespaceSingle, &namespaceMissing, &imageCanonical, &caInjection}
 
 var asClusterctl = checks.Check{
@@ -44,8 +44,8 @@ var asClusterctl = checks.Check{
 	},
 }
 
-// refusalOf returns why clusterctl refuses the components YAML whatever its variables are set to, or nil. It
-// is derived from the bytes of the file only.
+// refusalOf returns why clusterctl refuses the components YAML for all values of its variables, or nil. It depends only
+// on the bytes of the file.
 var refusalOf = checks.OnceValues(func(ctx context.Context, s *checks.Subject) (refusal, err error) {
 	file, ok := s.Release.Components()
 	if !ok {
@@ -72,7 +72,7 @@ var refusalOf = checks.OnceValues(func(ctx context.Context, s *checks.Subject) (
 	if refusal == nil || err != nil || len(required) == 0 {
 		return refusal, err
 	}
-	// Each variable may need another value, so only what has none of them can be judged.
+	// Each variable may need a different value, so only documents without these variables can be judged.
 	_, refusal, err = installed.AsInstalled(ctx, s.Release, withoutVariables(file.Data, required), "target", nil)
 	if refusal == nil || err != nil {
 		return nil, err
@@ -85,10 +85,10 @@ var refusalOf = checks.OnceValues(func(ctx context.Context, s *checks.Subject) (
 	return refusal, nil
 })
 
-// documentSeparator is between the documents of a file.
+// documentSeparator matches the separator between the documents of a file.
 const documentSeparator = "\n---"
 
-// withoutVariables returns a file without the documents in which there are variables of these names.
+// withoutVariables returns a file without the documents that use variables of these names.
 func withoutVariables(raw []byte, names map[string]string) []byte {
 	processor := templates.NewProcessor()
 	documents := slices.DeleteFunc(strings.Split(string(raw), documentSeparator), func(document string) bool {
@@ -101,7 +101,7 @@ func withoutVariables(raw []byte, names map[string]string) []byte {
 	return []byte(strings.Join(documents, documentSeparator))
 }
 
-// isNamedByOthers says whether one of the refusals names what clusterctl refuses.
+// isNamedByOthers reports whether one of the checks in refusals reports the refusal.
 func isNamedByOthers(ctx context.Context, s *checks.Subject) (bool, error) {
 	named := false
 	for _, check := range refusals {
@@ -114,7 +114,7 @@ func isNamedByOthers(ctx context.Context, s *checks.Subject) (bool, error) {
 	return named, nil
 }
 
-// firstLine shortens an error that carries a whole document.
+// firstLine shortens an error that contains a whole document.
 func firstLine(text string) string {
 	const longest = 400
 	text, _, _ = strings.Cut(text, "\n")

@@ -32,13 +32,13 @@ var caInjection = checks.Check{
 				continue
 			}
 			reported[w.Document] = true
-			severity, consequence := checks.Warning, "refuses what it is to see"
+			severity, consequence := checks.Warning, "refuses every request for it"
 			if !w.called {
 				severity, consequence = checks.Note, "refuses all objects once the CRD has a second version"
 			}
 			report(checks.Finding{
 				Place: w.Place(w.path...), Severity: severity,
-				Message: "there is no caBundle, and no annotation for cert-manager to inject one: the API server does not trust the webhook, and " + consequence,
+				Message: "caBundle is missing, and so is an annotation for cert-manager to inject it: the API server does not trust the webhook, and " + consequence,
 				Fix:     fmt.Sprintf("annotate the object with %s: NAMESPACE/CERTIFICATE", installed.InjectCAFrom),
 			})
 		}
@@ -46,7 +46,7 @@ var caInjection = checks.Check{
 	},
 }
 
-// reportInjectionAnnotations reports annotations that clusterctl refuses, or that lead nowhere.
+// reportInjectionAnnotations reports annotations that clusterctl refuses, or that name a missing Certificate.
 func reportInjectionAnnotations(s *checks.Subject, report checks.Report) {
 	for _, d := range s.Objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition") {
 		value, there := d.Object.GetAnnotations()[installed.InjectCAFrom]
@@ -60,20 +60,20 @@ func reportInjectionAnnotations(s *checks.Subject, report checks.Report) {
 			report(checks.Finding{
 				Place: place, Severity: checks.Error,
 				Message: fmt.Sprintf("the annotation is %q, and clusterctl refuses a file in which it is not NAMESPACE/CERTIFICATE", value),
-				Fix:     "write the namespace and the name of the Certificate, with one slash",
+				Fix:     "write the namespace and the name of the Certificate, separated by one slash",
 			})
 		case s.Object("Certificate", parts[1]) == nil && !strings.Contains(parts[1], "$"):
 			report(checks.Finding{
 				Place:   place,
 				Message: fmt.Sprintf("Certificate %s is not in the file: no CA is injected, and the API server does not trust the webhook", parts[1]),
-				Fix:     "add the Certificate, or name the one that is there",
+				Fix:     "add the Certificate, or name the one in the file",
 			})
 		}
 	}
 }
 
-// hasCA says whether a webhook comes with a caBundle that the API server may be able to use. One of a
-// CRD that it can't use is reported by crd-ca-bundle.
+// hasCA reports whether a webhook has a caBundle that the API server may be able to use. An invalid caBundle of a CRD
+// is reported by crd-ca-bundle.
 func (w webhook) hasCA() bool {
 	bundle := manifest.Text(w.client, "caBundle")
 	if bundle == "" || w.Object.GetKind() == "CustomResourceDefinition" {
@@ -85,7 +85,7 @@ func (w webhook) hasCA() bool {
 
 var certificateDNS = checks.Check{
 	ID: "certificate-dns", Group: checks.Components, Severity: checks.Warning,
-	Title:  "Certificates are for the names of the webhooks' Services",
+	Title:  "Certificates have the names of the webhooks' Services",
 	Source: sourceCertificates,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		reported := map[string]bool{}
@@ -93,7 +93,7 @@ var certificateDNS = checks.Check{
 			_, name, _ := strings.Cut(w.Object.GetAnnotations()[installed.InjectCAFrom], "/")
 			certificate, service := s.Object("Certificate", name), s.Object("Service", w.service())
 			if certificate == nil || service == nil {
-				continue // ca-injection and webhook-service say so
+				continue // ca-injection and webhook-service report it
 			}
 			namespace := targetNamespaceOf(s, service)
 			host := fmt.Sprintf("%s.%s.svc", w.service(), namespace)
@@ -107,8 +107,8 @@ var certificateDNS = checks.Check{
 			reported[name+host] = true
 			report(checks.Finding{
 				Place:   certificate.Place("spec", "dnsNames"),
-				Message: fmt.Sprintf("the certificate is not for %s, by which the API server calls the webhooks of %s: it refuses what they are to see", host, w.Place().Object),
-				Fix:     "add that name to dnsNames",
+				Message: fmt.Sprintf("the certificate lacks the name %s, which the API server uses to call the webhooks of %s: it refuses every request for them", host, w.Place().Object),
+				Fix:     "add the name to dnsNames",
 			})
 		}
 		return nil
@@ -132,7 +132,7 @@ var certificateIssuer = checks.Check{
 			report(checks.Finding{
 				Place:   d.Place("spec", "issuerRef", "name"),
 				Message: fmt.Sprintf("%s %s is not in the file: the certificate is never issued, and the pods that mount its Secret never start", kind, name),
-				Fix:     "add the issuer, or name the one that is there",
+				Fix:     "add the issuer, or name the one in the file",
 			})
 		}
 		return nil

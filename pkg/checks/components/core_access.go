@@ -12,15 +12,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
 )
 
-// aggregateLabel puts the rules of a ClusterRole into that of the core controllers.
+// aggregateLabel adds the rules of a ClusterRole to the role of the core controllers.
 var aggregateLabel = clusterv1.GroupVersion.Group + "/aggregate-to-manager"
 
-// coreVerbs are what the contract asks for: full read and write access.
+// coreVerbs are the verbs that the contract requires: full read and write access.
 var coreVerbs = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 
 var aggregatedRole = checks.Check{
 	ID: "aggregated-role", Group: checks.Components, Severity: checks.Error,
-	Title:  "Core Cluster API may work with the resources of groups of one's own",
+	Title:  "Core Cluster API has access to the resources of the provider's own groups",
 	Source: "InfraMachine contract, All resources: API group",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		var aggregated []installed.Rule
@@ -43,7 +43,7 @@ var aggregatedRole = checks.Check{
 			if len(missing) > 0 {
 				report(checks.Finding{
 					Place: crd.Place("spec", "group"),
-					Message: fmt.Sprintf("core Cluster API has no right to %s %s in group %s, which is none that its own role knows: it never reconciles what refers to them",
+					Message: fmt.Sprintf("core Cluster API has no permission to %s %s in group %s, which its own role does not contain: it never reconciles objects that refer to them",
 						strings.Join(missing, ", "), crd.Spec.Names.Plural, crd.Spec.Group),
 					Fix: fmt.Sprintf("add a ClusterRole labelled %s: \"true\" that grants %s on it", aggregateLabel, strings.Join(coreVerbs, ", ")),
 				})
@@ -55,7 +55,7 @@ var aggregatedRole = checks.Check{
 
 var finalizersPermission = checks.Check{
 	ID: "finalizers-permission", Group: checks.Components, Severity: checks.Note,
-	Title:  "The manager may own objects where owner references are enforced",
+	Title:  "The manager may set owner references where permissions for them are enforced",
 	Source: "InfraMachine contract, All resources: API group",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		rules := installed.Rules(s, "Role", "ClusterRole")
@@ -81,7 +81,7 @@ var finalizersPermission = checks.Check{
 		}
 		report(checks.Finding{
 			Place: first.Place(),
-			Message: fmt.Sprintf("no role allows to update %s: where the API server enforces permissions for owner references, as OpenShift does, the manager can't make these the owners of anything",
+			Message: fmt.Sprintf("no role allows to update %s: if the API server enforces permissions for owner references, as OpenShift does, the manager can't make objects of these kinds owners",
 				strings.Join(missing, ", ")),
 			Fix: "grant update on these subresources to the manager",
 		})

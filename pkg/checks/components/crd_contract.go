@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// newest returns the version that core Cluster API picks of those in a label.
+// newest returns the version in a label that core Cluster API uses.
 func newest(versions []string) string {
 	return slices.MaxFunc(versions, func(a, b string) int {
 		return cmp.Or(versionutil.CompareKubeAwareVersionStrings(a, b), strings.Compare(a, b))
@@ -24,7 +24,7 @@ func newest(versions []string) string {
 
 var crdContractVersion = checks.Check{
 	ID: "crd-contract-version", Group: checks.Components, Severity: checks.Warning,
-	Title:  "Contract labels that nobody reads today name versions that the CRD serves",
+	Title:  "Contract labels that core Cluster API does not read name versions that the CRD serves",
 	Source: "InfraMachine contract, All resources: version",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		var order []staleLabel
@@ -41,7 +41,7 @@ var crdContractVersion = checks.Check{
 				if len(wrong) == 0 {
 					continue
 				}
-				// What core picks must be there: the check of the contract's rule on APIVersion says so.
+				// The version that core uses must exist: the check of the contract's rule on APIVersion reports it.
 				if touched && contract == installed.CurrentLabel(crd) && slices.Contains(wrong, newest(versions)) {
 					continue
 				}
@@ -59,10 +59,10 @@ var crdContractVersion = checks.Check{
 	},
 }
 
-// staleLabel is a contract label that promises versions which are not there, and that nobody reads today.
+// staleLabel is a contract label that names versions that do not exist, and that core Cluster API does not read today.
 type staleLabel struct{ contract, wrong string }
 
-// report says once of all CRDs that have the label: they get it from one line of a kustomization.
+// report reports a label once for all CRDs that have it: usually one line of a kustomization sets it.
 func (l staleLabel) report(crds []checks.CRD, report checks.Report) {
 	names := make([]string, 0, len(crds))
 	for _, crd := range crds {
@@ -70,7 +70,7 @@ func (l staleLabel) report(crds []checks.CRD, report checks.Report) {
 	}
 	report(checks.Finding{
 		Place:   crds[0].Place("metadata", "labels", installed.ContractPrefix+l.contract),
-		Message: fmt.Sprintf("for contract %s the label names %s, which is not served, on %s: whoever goes by the label looks for what is not there", l.contract, l.wrong, strings.Join(names, ", ")),
-		Fix:     "take the label off where no version implements the contract, and off kinds that Cluster API does not refer to",
+		Message: fmt.Sprintf("for contract %s the label names %s, which is not served, on %s: a client that uses the label looks for a missing version", l.contract, l.wrong, strings.Join(names, ", ")),
+		Fix:     "remove the label from CRDs without a version that implements the contract, and from kinds that Cluster API does not refer to",
 	})
 }

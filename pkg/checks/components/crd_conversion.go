@@ -36,7 +36,7 @@ var crdConversion = checks.Check{
 				}
 				report(checks.Finding{
 					Place: crd.Place("spec", "versions", diff.VersionIndex(&crd, served[i].Name)),
-					Message: fmt.Sprintf("%s and %s are both served, differ, and are not converted: what is written in one and read in the other loses fields without a word: %s%s",
+					Message: fmt.Sprintf("%s and %s are both served, differ, and are not converted: an object that is written in one version and read in the other silently loses fields: %s%s",
 						served[0].Name, served[i].Name, strings.Join(lost[:min(shown, len(lost))], ", "), more),
 					Fix: "convert the versions with a webhook, or serve one of them only",
 				})
@@ -46,8 +46,8 @@ var crdConversion = checks.Check{
 	},
 }
 
-// lostFields returns the paths of fields that only one of two versions has, or that they have with
-// different types. Texts and validations may differ: nothing is lost by them.
+// lostFields returns the paths of fields that only one of two versions has, or whose types differ. Descriptions and
+// validations may differ, because they lose no data.
 func lostFields(a, b apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	if a.Schema == nil || b.Schema == nil {
 		return nil
@@ -94,7 +94,7 @@ func compareFields(a, b *apiextensionsv1.JSONSchemaProps, path string, lost *[]s
 	}
 }
 
-// preserves says whether a schema keeps fields that it does not name.
+// preserves reports whether a schema keeps fields that it does not define.
 func preserves(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }

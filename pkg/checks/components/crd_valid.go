@@ -17,19 +17,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// mostRefusals is how many reasons to refuse one CRD are shown: a schema that is wrong in one way is
-// so in a hundred places.
+// mostRefusals is the number of reasons that are shown for one CRD: one mistake in a schema often causes a hundred.
 const mostRefusals = 5
 
 var crdValid = checks.Check{
 	ID: "crd-valid", Group: checks.Components, Severity: checks.Error,
-	Title:  "An API server takes the CRDs",
+	Title:  "An API server accepts the CRDs",
 	Source: "Kubernetes, CustomResourceDefinition, Specifying a structural schema",
 	Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		for _, d := range s.Objects("CustomResourceDefinition") {
 			i := slices.IndexFunc(s.CRDs(), func(crd checks.CRD) bool { return crd.Document == d })
 			if i < 0 {
-				report(checks.Finding{Place: d.Place(), Message: "the CRD has a field of another type than the API has for it: no API server takes it", Fix: "generate the CRD again with controller-gen"})
+				report(checks.Finding{Place: d.Place(), Message: "a field of the CRD has a type that the API does not allow: every API server refuses the CRD", Fix: "generate the CRD again with controller-gen"})
 				continue
 			}
 			refusals, err := crdErrors(ctx, s.CRDs()[i])
@@ -38,7 +37,7 @@ var crdValid = checks.Check{
 			}
 			for n, refusal := range refusals {
 				if n == mostRefusals {
-					report(checks.Finding{Place: d.Place("spec"), Message: fmt.Sprintf("there are %d more reasons for which the API server refuses the CRD", len(refusals)-n), Fix: "fix the others first"})
+					report(checks.Finding{Place: d.Place("spec"), Message: fmt.Sprintf("the API server refuses the CRD for %d more reasons", len(refusals)-n), Fix: "fix the others first"})
 					break
 				}
 				report(checks.Finding{
@@ -52,8 +51,7 @@ var crdValid = checks.Check{
 	},
 }
 
-// crdErrors returns why the API server refuses a definition when it is made; what other checks say of
-// it is left out.
+// crdErrors returns why the API server refuses to create a CRD, without the reasons that other checks report.
 func crdErrors(ctx context.Context, crd checks.CRD) (field.ErrorList, error) {
 	internal, err := crdupdate.Internal(crdupdate.Installed(&crd.CustomResourceDefinition, false))
 	if err != nil {

@@ -27,12 +27,12 @@ var crdName = checks.Check{
 				continue
 			}
 			if _, _, ok := installed.ContractKindOf(s, crd); ok {
-				continue // the contract's own check of the resource definition says so
+				continue // the contract's check of the resource definition reports it
 			}
 			report(checks.Finding{
 				Place:   crd.Place("metadata", "name"),
-				Message: fmt.Sprintf("clusterctl init refuses the CRD: by its group and kind, Cluster API looks for it as %s", wanted),
-				Fix: fmt.Sprintf("set the plural that gives the name; if no object of Cluster API's ever refers to the kind, annotate the CRD with %s: \"\"",
+				Message: fmt.Sprintf("clusterctl init refuses the CRD: for its group and kind, Cluster API expects the name %s", wanted),
+				Fix: fmt.Sprintf("set the plural that results in the name; if no object of Cluster API refers to the kind, annotate the CRD with %s: \"\"",
 					clusterctlv1.SkipCRDNamePreflightCheckAnnotation),
 			})
 		}
@@ -42,7 +42,7 @@ var crdName = checks.Check{
 
 var crdTemplateKind = checks.Check{
 	ID: "crd-template-kind", Group: checks.Components, Severity: checks.Note,
-	Title:  "Kinds that a ClusterClass could make have a template kind",
+	Title:  "Kinds that a ClusterClass could create have a template kind",
 	Source: "InfraMachine contract, template resource definition",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		kinds := map[string]bool{}
@@ -51,14 +51,15 @@ var crdTemplateKind = checks.Check{
 		}
 		for _, crd := range s.CRDs() {
 			resource, template, ok := installed.ContractKindOf(s, crd)
-			// Of machines and bootstrap configurations the contract asks for templates, and its check says so.
+			// The contract requires templates of machines and bootstrap configurations, and its check reports missing
+			// ones.
 			if !ok || template || resource == contract.InfraMachine || resource == contract.BootstrapConfig || kinds[crd.Spec.Names.Kind+"Template"] {
 				continue
 			}
 			report(checks.Finding{
 				Place:   crd.Place("spec", "names", "kind"),
-				Message: fmt.Sprintf("there is no %sTemplate: no ClusterClass can make such objects", crd.Spec.Names.Kind),
-				Fix:     fmt.Sprintf("define %sTemplate with spec.template.spec, as the contract has it", crd.Spec.Names.Kind),
+				Message: fmt.Sprintf("the kind %sTemplate is missing: a ClusterClass can't create such objects", crd.Spec.Names.Kind),
+				Fix:     fmt.Sprintf("define %sTemplate with spec.template.spec, as the contract requires", crd.Spec.Names.Kind),
 			})
 		}
 		return nil
@@ -67,7 +68,7 @@ var crdTemplateKind = checks.Check{
 
 var crdStatusSubresource = checks.Check{
 	ID: "crd-status-subresource", Group: checks.Components, Severity: checks.Warning,
-	Title:  "CRDs with a status have the subresource",
+	Title:  "CRDs with a status have the status subresource",
 	Source: "Kubernetes API conventions, Spec and Status",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		for _, crd := range s.CRDs() {
@@ -78,7 +79,7 @@ var crdStatusSubresource = checks.Check{
 				}
 				report(checks.Finding{
 					Place:   crd.Place("spec", "versions", i),
-					Message: fmt.Sprintf("%s %s has a status and no status subresource: a controller's update of the status fails, or lets users write it", crd.Spec.Names.Kind, v.Name),
+					Message: fmt.Sprintf("%s %s has a status without the status subresource: a controller's update of the status fails, or users can write the status", crd.Spec.Names.Kind, v.Name),
 					Fix:     "mark the Go type with +kubebuilder:subresource:status",
 				})
 			}
@@ -102,7 +103,7 @@ var crdStorageVersion = checks.Check{
 				if !v.Served {
 					report(checks.Finding{
 						Place: crd.Place("spec", "versions", i, "served"), Severity: checks.Warning,
-						Message: fmt.Sprintf("%s is stored and not served: storage migration and whoever reads what is stored can't ask for it", v.Name),
+						Message: fmt.Sprintf("%s is stored and not served: storage migration and clients can't read stored objects in that version", v.Name),
 						Fix:     "serve the version, or store one that is served",
 					})
 				}
@@ -114,7 +115,7 @@ var crdStorageVersion = checks.Check{
 				}
 				report(checks.Finding{
 					Place:   crd.Place("spec", "versions"),
-					Message: what + ", and the API server refuses a CRD that does not store exactly one",
+					Message: what + ", but the API server accepts only a CRD that stores exactly one",
 					Fix:     "mark one Go type with +kubebuilder:storageversion",
 				})
 			}

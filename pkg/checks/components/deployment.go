@@ -21,10 +21,10 @@ var managerDeployment = checks.Check{
 			return nil
 		}
 		place := s.At(s.Release.Provider.ComponentsFile())
-		message := "there is no Deployment: the release installs no controllers that clusterctl knows of"
+		message := "the file has no Deployment: clusterctl recognizes no controllers of the release"
 		if pods := installed.Pods(s); len(pods) > 0 {
 			place = pods[0].Place()
-			message = "there is no Deployment, and clusterctl finds the controllers in a Deployment only, not in a " + pods[0].Object.GetKind()
+			message = "the file has no Deployment, and clusterctl finds controllers only in a Deployment, not in a " + pods[0].Object.GetKind()
 		}
 		report(checks.Finding{Place: place, Message: message, Fix: "run the controllers in a Deployment"})
 		return nil
@@ -46,7 +46,7 @@ var managerContainerName = checks.Check{
 			}
 		}
 		if len(candidates) == 0 {
-			return nil // manager-deployment says so
+			return nil // manager-deployment reports it
 		}
 		var names []string
 		for _, c := range candidates {
@@ -54,7 +54,7 @@ var managerContainerName = checks.Check{
 		}
 		report(checks.Finding{
 			Place: candidates[0].Place("name"),
-			Message: fmt.Sprintf("no container of a Deployment is called %s, only %s: clusterctl and what builds upon it do not find the controllers",
+			Message: fmt.Sprintf("no container of a Deployment is called %s, only %s: clusterctl and tools based on it do not find the controllers",
 				manifest.ManagerContainer, strings.Join(names, ", ")),
 			Fix: "call the container that runs the controllers " + manifest.ManagerContainer,
 		})
@@ -62,8 +62,8 @@ var managerContainerName = checks.Check{
 	},
 }
 
-// flagValue returns the value of a flag among a container's arguments, and the index of the argument
-// that has it in args; found is false where it is not given.
+// flagValue returns the value of a flag in a container's arguments, and the index of the argument that contains it;
+// found is false if the flag is not set.
 func flagValue(c installed.Container, name string) (value string, index int, found bool) {
 	args := manifest.Texts(c.Fields, "args")
 	for i, arg := range args {
@@ -91,8 +91,8 @@ var namespaceFlag = checks.Check{
 			}
 			report(checks.Finding{
 				Place:   c.Place("args", i),
-				Message: fmt.Sprintf("the manager reconciles in namespace %s only, and clusterctl installs providers to watch all namespaces: clusters elsewhere are never made", value),
-				Fix:     "leave the flag out, or give it a variable whose default is empty text",
+				Message: fmt.Sprintf("the manager reconciles only namespace %s, but clusterctl installs providers to watch all namespaces: clusters in other namespaces are never provisioned", value),
+				Fix:     "remove the flag, or set it to a variable whose default is empty text",
 			})
 		}
 		return nil
@@ -101,7 +101,7 @@ var namespaceFlag = checks.Check{
 
 var watchFilterFlag = checks.Check{
 	ID: "watch-filter-flag", Group: checks.Components, Severity: checks.Warning,
-	Title:  "The manager watches objects without a filter label too",
+	Title:  "The manager also watches objects without a filter label",
 	Source: "InfraMachine contract, Multi tenancy, and multiple instances",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		for _, c := range installed.Containers(s) {
@@ -112,8 +112,8 @@ var watchFilterFlag = checks.Check{
 				}
 				report(checks.Finding{
 					Place:   c.Place("args", i),
-					Message: fmt.Sprintf("the manager reconciles objects labelled cluster.x-k8s.io/watch-filter=%s only: clusters made from any template are left alone", value),
-					Fix:     "leave the flag out: those who run several instances set it themselves",
+					Message: fmt.Sprintf("the manager reconciles only objects with the label cluster.x-k8s.io/watch-filter=%s: it ignores clusters that are created from templates", value),
+					Fix:     "remove the flag: users who run several instances set it themselves",
 				})
 			}
 		}
@@ -139,7 +139,7 @@ var probes = checks.Check{
 			if len(missing) > 0 {
 				report(checks.Finding{
 					Place:   c.Place(),
-					Message: fmt.Sprintf("the manager has no %s: clusterctl's --wait-providers waits for the Deployment to be available, which it is before the manager works", strings.Join(missing, " and no ")),
+					Message: fmt.Sprintf("the manager has no %s: clusterctl's --wait-providers waits for an available Deployment, and this one is available before the manager works", strings.Join(missing, " and no ")),
 					Fix:     "probe /healthz and /readyz, as controller-runtime serves them",
 				})
 			}

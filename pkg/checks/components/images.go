@@ -17,8 +17,8 @@ const sourceImages = "clusterctl provider contract, Components YAML, Controllers
 // scaffoldImage is the image of a scaffolded manager.
 const scaffoldImage = "controller:latest"
 
-// canonicalImage returns a container's image, or "" where it has none or only its users know it. The
-// error is that of a name that clusterctl can't read.
+// canonicalImage returns a container's image, or "" if it has none or if users set it. The error describes a name that
+// clusterctl can't parse.
 func canonicalImage(c installed.Container) (string, error) {
 	image, ok := c.Image()
 	if !ok {
@@ -44,7 +44,7 @@ var imageCanonical = checks.Check{
 			}
 			severity, consequence := checks.Error, "clusterctl refuses the whole file"
 			if kind := c.Pod.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
-				severity, consequence = checks.Warning, "clusterctl would refuse it in a Deployment, and overrides no image in a "+kind
+				severity, consequence = checks.Warning, "clusterctl would refuse it in a Deployment, and does not override images in a "+kind
 			}
 			report(checks.Finding{
 				Place: c.Place("image"), Severity: severity,
@@ -56,12 +56,12 @@ var imageCanonical = checks.Check{
 	},
 }
 
-// movingTags are names of tags that are moved from image to image.
+// movingTags are the names of tags that move from image to image.
 var movingTags = []string{"latest", "main", "master", "dev", "devel", "develop", "edge", "nightly", "canary", "snapshot"}
 
 var imageTag = checks.Check{
 	ID: "image-tag", Group: checks.Components, Severity: checks.Warning,
-	Title:  "Images have tags that stay, and the manager's is the release's version",
+	Title:  "Images have fixed tags, and the manager's tag is the release's version",
 	Source: sourceImages,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		released := hasReleasedManager(s)
@@ -82,7 +82,7 @@ var imageTag = checks.Check{
 	},
 }
 
-// hasReleasedManager says whether a manager's image has the release's version for its tag.
+// hasReleasedManager reports whether a manager's image has the release's version as its tag.
 func hasReleasedManager(s *checks.Subject) bool {
 	return slices.ContainsFunc(installed.Containers(s), func(c installed.Container) bool {
 		text, _ := c.Image()
@@ -91,22 +91,21 @@ func hasReleasedManager(s *checks.Subject) bool {
 	})
 }
 
-// tagProblem says what is wrong with an image's tag in a release of a version. Where one manager is
-// released, others are those of projects that the provider brings along, with versions of their own.
+// tagProblem returns the defect of an image's tag in a release of a version. If one manager has the release's version,
+// other images belong to other projects, with their own versions.
 func tagProblem(c installed.Container, tag, version string, released bool) (message, fix string) {
 	switch {
 	case tag == "":
-		return "it has no tag, so every node pulls what is latest on its day", "give it a tag or a digest"
+		return "it has no tag, so every node pulls the image that is the latest at that time", "give it a tag or a digest"
 	case slices.Contains(movingTags, strings.ToLower(tag)):
-		return fmt.Sprintf("the tag %s moves: the release does not stay what it was when it was published", tag), "release it with the version as its tag, or with a digest"
+		return fmt.Sprintf("the tag %s moves: the release changes after it was published", tag), "release it with the version as its tag, or with a digest"
 	case c.IsManager() && !released && !isTagOf(tag, version):
 		return fmt.Sprintf("the tag is not that of release %s: the release may install the manager of another version", version), "release it with the version as its tag: `clusterctl release build` sets it"
 	}
 	return "", ""
 }
 
-// isTagOf says whether a tag is a version's: with or without the v, with whatever is said of the
-// build behind it.
+// isTagOf reports whether a tag is that of a version: with or without the v, and with any build suffix.
 func isTagOf(tag, version string) bool {
 	wanted := strings.TrimPrefix(containerutil.SemverToOCIImageTag(version), "v")
 	tag = strings.TrimPrefix(tag, "v")

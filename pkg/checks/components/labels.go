@@ -33,7 +33,7 @@ var providerLabel = checks.Check{
 			}
 			byValue[value] = append(byValue[value], d)
 		}
-		// One finding for each wrong value: what is wrong with one object is wrong with its likes.
+		// One finding covers all objects with the same wrong value.
 		for _, value := range values {
 			first := byValue[value][0]
 			place, what := first.Place("metadata", "labels", clusterv1.ProviderNameLabel), fmt.Sprintf("have the label %s=%s", clusterv1.ProviderNameLabel, value)
@@ -42,16 +42,16 @@ var providerLabel = checks.Check{
 			}
 			report(checks.Finding{
 				Place: place,
-				Message: fmt.Sprintf("%d of %d objects %s, and clusterctl knows the provider as %s: tools that look for its objects by the label miss them, and those installed without clusterctl can't be taken over",
+				Message: fmt.Sprintf("%d of %d objects %s, but clusterctl knows the provider as %s: tools that find objects by the label miss these, and clusterctl can't adopt objects that were installed without it",
 					len(byValue[value]), len(objects), what, wanted),
-				Fix: fmt.Sprintf("label every object %s: %s; `clusterctl release build` does", clusterv1.ProviderNameLabel, wanted),
+				Fix: fmt.Sprintf("label every object %s: %s; `clusterctl release build` does so", clusterv1.ProviderNameLabel, wanted),
 			})
 		}
 		return nil
 	},
 }
 
-// selectorPaths are the places of label selectors by kind.
+// selectorPaths are the paths of label selectors by kind.
 var selectorPaths = map[string][]any{
 	"Service":             {"spec", "selector"},
 	"Deployment":          {"spec", "selector", "matchLabels"},
@@ -61,13 +61,12 @@ var selectorPaths = map[string][]any{
 	"PodDisruptionBudget": {"spec", "selector", "matchLabels"},
 }
 
-// changingLabels are labels whose values change from release to release, by the recommendations of
-// Kubernetes and Helm.
+// changingLabels are labels whose values change with each release, as Kubernetes and Helm recommend.
 var changingLabels = []string{"app.kubernetes.io/version", "helm.sh/chart"}
 
 var labelInSelector = checks.Check{
 	ID: "label-in-selector", Group: checks.Components, Severity: checks.Warning,
-	Title:  "Selectors have no labels that are meant for objects",
+	Title:  "Selectors have no labels that are intended for objects",
 	Source: sourceLabels,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		for _, d := range s.Objects() {
@@ -82,7 +81,8 @@ var labelInSelector = checks.Check{
 			selector := manifest.Map(d.Object.Object, fields...)
 			var wrong []string
 			for label, value := range selector {
-				// Cluster API's own releases select by the provider's label with its right value, which stays what it is.
+				// Cluster API's own releases select by the provider's label with its right value, which does not
+				// change.
 				if isObjectLabel(label) && (label != clusterv1.ProviderNameLabel || value != s.Release.Provider.Label()) {
 					wrong = append(wrong, label)
 				}
@@ -93,19 +93,19 @@ var labelInSelector = checks.Check{
 			slices.Sort(wrong)
 			consequence := "the selector of a workload can never be changed, so neither can these labels"
 			if d.Object.GetKind() == "Service" {
-				consequence = "the day the label changes on pods, the Service finds none of them"
+				consequence = "when the label of the pods changes, the Service selects no pods"
 			}
 			report(checks.Finding{
 				Place:   d.Place(manifest.Join(path, wrong[0])...),
-				Message: fmt.Sprintf("the selector asks for %s, which is meant for objects: %s", strings.Join(wrong, ", "), consequence),
-				Fix:     "put labels on with includeSelectors: false in the kustomization; changing a released selector takes a new name for the Deployment",
+				Message: fmt.Sprintf("the selector requires %s, which is intended for objects: %s", strings.Join(wrong, ", "), consequence),
+				Fix:     "set labels with includeSelectors: false in the kustomization; a changed selector needs a new name for a released Deployment",
 			})
 		}
 		return nil
 	},
 }
 
-// isObjectLabel says whether a label is one of the contract's for objects, or changes with releases.
+// isObjectLabel reports whether a label is for objects only, by the contract, or changes with releases.
 func isObjectLabel(label string) bool {
 	return strings.HasPrefix(label, clusterv1.GroupVersion.Group+"/") || strings.HasPrefix(label, "clusterctl."+clusterv1.GroupVersion.Group) ||
 		slices.Contains(changingLabels, label)

@@ -12,7 +12,7 @@ const sourceNamespace = "clusterctl provider contract, Components YAML, Target n
 
 var namespaceSingle = checks.Check{
 	ID: "namespace-single", Group: checks.Components, Severity: checks.Error,
-	Title:  "There is one Namespace at most",
+	Title:  "The file has at most one Namespace",
 	Source: sourceNamespace,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		namespaces := s.Objects("Namespace")
@@ -22,8 +22,8 @@ var namespaceSingle = checks.Check{
 			}
 			report(checks.Finding{
 				Place:   d.Place(),
-				Message: fmt.Sprintf("there is a Namespace %s already, and clusterctl refuses a file with more than one", namespaces[0].Object.GetName()),
-				Fix:     "take it out, and let whoever needs it make it",
+				Message: fmt.Sprintf("the file already has the Namespace %s, and clusterctl refuses a file with more than one", namespaces[0].Object.GetName()),
+				Fix:     "remove it, and let its users create it",
 			})
 		}
 		return nil
@@ -32,7 +32,7 @@ var namespaceSingle = checks.Check{
 
 var namespaceMissing = checks.Check{
 	ID: "namespace-missing", Group: checks.Components, Severity: checks.Error,
-	Title:  "There is a Namespace",
+	Title:  "The file has a Namespace",
 	Source: sourceNamespace,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		if len(s.Objects()) == 0 || len(s.Objects("Namespace")) > 0 {
@@ -40,7 +40,7 @@ var namespaceMissing = checks.Check{
 		}
 		report(checks.Finding{
 			Place:   s.At(s.Release.Provider.ComponentsFile()),
-			Message: "there is no Namespace: clusterctl installs the provider only for users who give a --target-namespace",
+			Message: "the file has no Namespace: clusterctl installs the provider only for users who set --target-namespace",
 			Fix:     "add a Namespace object with the name of the namespace that the components are in",
 		})
 		return nil
@@ -60,18 +60,18 @@ var objectNamespace = checks.Check{
 			switch namespace := d.Object.GetNamespace(); {
 			case target == "" || namespace == target:
 			case namespace == "" && !installed.KindScopes(s).Known(d.Object):
-				// It may have none, rightly.
+				// These kinds may lack a namespace.
 			case namespace == "":
 				report(checks.Finding{
 					Place: d.Place("metadata"), Severity: checks.Warning,
-					Message: fmt.Sprintf("it names no namespace: clusterctl puts it into %s, kubectl apply into whatever namespace is current", target),
+					Message: fmt.Sprintf("the object has no namespace: clusterctl puts it into %s, kubectl apply into the current namespace", target),
 					Fix:     "set metadata.namespace to " + target,
 				})
 			default:
 				report(checks.Finding{
 					Place:   d.Place("metadata", "namespace"),
-					Message: fmt.Sprintf("it belongs to namespace %s, and clusterctl puts it into %s: what needs it there does not find it", namespace, target),
-					Fix:     fmt.Sprintf("put it into %s, or leave it out and let who needs it elsewhere make it", target),
+					Message: fmt.Sprintf("the object has namespace %s, but clusterctl puts it into %s: components that need it in the first do not find it", namespace, target),
+					Fix:     fmt.Sprintf("move it to %s, or remove it and let its users create it elsewhere", target),
 				})
 			}
 		}
@@ -81,7 +81,7 @@ var objectNamespace = checks.Check{
 
 var clusterScopedKind = checks.Check{
 	ID: "cluster-scoped-kind", Group: checks.Components, Severity: checks.Warning,
-	Title:  "clusterctl knows which objects have no namespace",
+	Title:  "clusterctl knows which objects are cluster-scoped",
 	Source: sourceNamespace,
 	Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		taken := map[string]bool{}
@@ -99,9 +99,9 @@ var clusterScopedKind = checks.Check{
 			if taken[kind] {
 				report(checks.Finding{
 					Place: d.Place(),
-					Message: fmt.Sprintf("%s objects are cluster-scoped, and clusterctl takes them for namespaced: it sets a namespace on this one, and deletes it with any one instance of the provider",
+					Message: fmt.Sprintf("%s objects are cluster-scoped, but clusterctl treats them as namespaced: it sets a namespace on this one, and deletes it with any instance of the provider",
 						d.Object.GetKind()),
-					Fix: "let the manager make the object, or leave it to users",
+					Fix: "let the manager create the object, or leave it to users",
 				})
 			}
 		}

@@ -14,7 +14,7 @@ const sourceComponents = "clusterctl provider contract, Components YAML"
 
 var componentsParse = checks.Check{
 	ID: "components-parse", Group: checks.Components, Severity: checks.Error,
-	Title:  "The components YAML can be read",
+	Title:  "The components YAML is readable",
 	Source: sourceComponents,
 	Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		documents, syntax := s.Components()
@@ -27,9 +27,9 @@ var componentsParse = checks.Check{
 			case err != nil:
 				return err
 			case syntax.Beyond:
-				who = "the file is beyond the limits of what is checked"
+				who = "the file exceeds the limits of this tool"
 			case refusal == nil:
-				severity, who = checks.Warning, "clusterctl reads the file, and others can't; nothing in it was checked"
+				severity, who = checks.Warning, "clusterctl can read the file, other tools can't; its content was not checked"
 			}
 			report(checks.Finding{
 				Place: place, Severity: severity,
@@ -40,19 +40,19 @@ var componentsParse = checks.Check{
 		}
 		for _, d := range documents {
 			if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
-				report(checks.Finding{Place: d.Place(), Message: "the document has no apiVersion or no kind: no API server takes it", Fix: "complete it, or take it out"})
+				report(checks.Finding{Place: d.Place(), Message: "the document has no apiVersion or no kind: every API server refuses it", Fix: "complete it, or remove it"})
 			}
 		}
 		return nil
 	},
 }
 
-// objectKey is what tells objects from each other once clusterctl has put them into one namespace.
+// objectKey identifies an object after clusterctl has put all objects into one namespace.
 type objectKey struct{ group, kind, name string }
 
 var duplicateObject = checks.Check{
 	ID: "duplicate-object", Group: checks.Components, Severity: checks.Error,
-	Title:  "No object is there twice",
+	Title:  "No object is duplicated",
 	Source: sourceNamespace,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		first := map[objectKey]*manifest.Document{}
@@ -64,17 +64,17 @@ var duplicateObject = checks.Check{
 			case !seen:
 				first[key] = d
 			case d.Object.GetKind() == "Namespace":
-				// namespace-single has its own words for these.
+				// namespace-single reports these.
 			case equality.Semantic.DeepEqual(before.Object.Object, d.Object.Object):
 				report(checks.Finding{
 					Place: d.Place(), Severity: checks.Warning,
 					Message: fmt.Sprintf("the same object is in line %d already", before.Place().Line),
-					Fix:     "take one of the two out",
+					Fix:     "remove one of the two",
 				})
 			default:
 				report(checks.Finding{
 					Place: d.Place(),
-					Message: fmt.Sprintf("an object of this kind and name is in line %d already: clusterctl installs both in one namespace, so this one overwrites that one",
+					Message: fmt.Sprintf("an object of this kind and name is in line %d already: clusterctl installs both in one namespace, so this one overwrites the other",
 						before.Place().Line),
 					Fix: "rename one of the two",
 				})
@@ -84,7 +84,7 @@ var duplicateObject = checks.Check{
 	},
 }
 
-// configMapLimit is how many bytes the API server takes in one ConfigMap.
+// configMapLimit is the number of bytes that the API server accepts in one ConfigMap.
 const configMapLimit = 1 << 20
 
 var componentsSize = checks.Check{
@@ -98,8 +98,8 @@ var componentsSize = checks.Check{
 		}
 		report(checks.Finding{
 			Place:   s.At(file.Name),
-			Message: fmt.Sprintf("the file has %d bytes, more than a ConfigMap holds: users of the operator without access to the internet must store it compressed", len(file.Data)),
-			Fix:     "leave descriptions out of the CRDs with controller-gen's maxDescLen, or tell these users to compress it",
+			Message: fmt.Sprintf("the file has %d bytes, more than a ConfigMap holds: users of the operator without internet access must compress it", len(file.Data)),
+			Fix:     "omit descriptions from the CRDs with controller-gen's maxDescLen, or document the compression for these users",
 		})
 		return nil
 	},

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	// vars are written by kustomize's own vars, and by Kubernetes' references to a container's environment.
+	// vars matches kustomize's vars, and Kubernetes' references to a container's environment.
 	vars = regexp.MustCompile(`\$\(([A-Z][A-Z0-9_]*)\)`)
-	// scaffoldNames are what scaffolds leave for kustomize's replacements to fill in.
+	// scaffoldNames are the names in scaffolds that kustomize's replacements replace.
 	scaffoldNames = regexp.MustCompile(`(^|[^A-Za-z0-9_{(])(SERVICE_NAME|SERVICE_NAMESPACE|CERTIFICATE_NAME|CERTIFICATE_NAMESPACE)($|[^A-Za-z0-9_})])`)
 )
 
@@ -48,14 +48,14 @@ var placeholder = checks.Check{
 	},
 }
 
-// environment has the variables that a workload's containers may refer to.
+// environment contains the variables that a workload's containers may refer to.
 type environment struct {
 	names map[string]bool
-	// open says that some come from objects whose keys are not known.
+	// open is set if some variables come from objects whose keys are not known.
 	open bool
 }
 
-// add takes in the variables of a container.
+// add adds the variables of a container.
 func (e *environment) add(c installed.Container) {
 	e.open = e.open || len(manifest.List(c.Fields, "envFrom")) > 0
 	for _, fields := range manifest.Maps(c.Fields, "env") {
@@ -63,23 +63,23 @@ func (e *environment) add(c installed.Container) {
 	}
 }
 
-// has says whether a variable is there. Kubernetes itself sets those of Services.
+// has reports whether a variable exists. Kubernetes itself sets those of Services.
 func (e *environment) has(name string) bool {
 	return e != nil && (e.open || e.names[name] || strings.HasSuffix(name, "_SERVICE_HOST") || strings.HasSuffix(name, "_SERVICE_PORT"))
 }
 
-// placeholderWalk looks for placeholders in the texts of an object.
+// placeholderWalk finds placeholders in the texts of an object.
 type placeholderWalk struct {
 	*manifest.Document
-	// environment is that of its containers, or nil.
+	// environment is the environment of its containers, or nil.
 	environment *environment
 	report      checks.Report
 }
 
-// opaque are fields whose texts are other files' or descriptions.
+// opaque are fields whose texts are files or descriptions.
 var opaque = []string{"data", "stringData", "binaryData", "schema", "additionalPrinterColumns"}
 
-// value looks at a value of the object; false is that what is below it isn't looked at.
+// value checks a value of the object. It returns false if the values below it are to be skipped.
 func (w placeholderWalk) value(path []any, value any) bool {
 	if slices.Contains(opaque, manifest.FieldName(path)) {
 		return false
@@ -88,8 +88,8 @@ func (w placeholderWalk) value(path []any, value any) bool {
 	if found := w.placeholder(text, path); found != "" {
 		w.report(checks.Finding{
 			Place:   w.Place(path...),
-			Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published", found, text),
-			Fix:     "let the kustomization replace it, with replacements in the kustomization whose objects it is about",
+			Message: fmt.Sprintf("%s is still in %q: it is never replaced in a published file", found, text),
+			Fix:     "let the kustomization replace it: put the replacements into the kustomization that contains the objects",
 		})
 	}
 	return true
@@ -111,7 +111,7 @@ func (w placeholderWalk) placeholder(text string, path []any) string {
 	return ""
 }
 
-// inContainer says whether a path leads into a container, where such names are those of its environment.
+// inContainer reports whether a path leads into a container, where such names refer to its environment.
 func (w placeholderWalk) inContainer(path []any) bool {
 	return slices.Contains(path, any("containers")) || slices.Contains(path, any("initContainers"))
 }

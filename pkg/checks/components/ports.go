@@ -15,7 +15,7 @@ import (
 
 var portName = checks.Check{
 	ID: "port-name", Group: checks.Components, Severity: checks.Error,
-	Title:  "Ports have names that the API server takes, and Services lead to ports that are there",
+	Title:  "Ports have names that the API server accepts, and Services target existing ports",
 	Source: "Kubernetes API, ContainerPort.name, ServicePort.name and ServicePort.targetPort",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		for _, c := range installed.Containers(s) {
@@ -28,7 +28,7 @@ var portName = checks.Check{
 	},
 }
 
-// reportContainerPorts looks at the names of a container's ports, and at those that its probes name.
+// reportContainerPorts checks the names of a container's ports, and the port names of its probes.
 func reportContainerPorts(c installed.Container, report checks.Report) {
 	seen := map[string]bool{}
 	for i, fields := range manifest.Maps(c.Fields, "ports") {
@@ -37,7 +37,7 @@ func reportContainerPorts(c installed.Container, report checks.Report) {
 		if name != "" && seen[name] {
 			report(checks.Finding{Place: at,
 				Message: fmt.Sprintf("the container has two ports with the name %s: the API server refuses the %s", name, c.Pod.Object.GetKind()),
-				Fix:     "give each port a name of its own"})
+				Fix:     "give each port a unique name"})
 		}
 		seen[name] = true
 	}
@@ -47,26 +47,26 @@ func reportContainerPorts(c installed.Container, report checks.Report) {
 			reportPortName(at, name, report)
 			if name != "" && !strings.Contains(name, "$") && !seen[name] {
 				report(checks.Finding{Place: at,
-					Message: fmt.Sprintf("the %s asks at port %s, which the container does not have: it always fails", probe, name),
-					Fix:     "name a port of the container, or give the number"})
+					Message: fmt.Sprintf("the %s uses port %s, which the container does not have: it always fails", probe, name),
+					Fix:     "name a port of the container, or use its number"})
 			}
 		}
 	}
 }
 
-// reportPortName looks at the name of a port of a container. Elsewhere it is the same, by reference.
+// reportPortName checks the name of a container's port, or a reference to it.
 func reportPortName(at manifest.Place, name string, report checks.Report) {
 	if name == "" || strings.Contains(name, "$") {
 		return
 	}
 	if problems := validation.IsValidPortName(name); len(problems) > 0 {
 		report(checks.Finding{Place: at,
-			Message: fmt.Sprintf("%s can't be the name of a port: it %s; the API server refuses the object", name, strings.Join(problems, ", and it ")),
-			Fix:     "take a name of at most 15 lower case letters, digits and '-', with a letter among them"})
+			Message: fmt.Sprintf("%s is not a valid name of a port: it %s; the API server refuses the object", name, strings.Join(problems, ", and it ")),
+			Fix:     "use a name of at most 15 lower case letters, digits and '-', with a letter among them"})
 	}
 }
 
-// reportServicePorts looks at the names of a Service's ports, and at where they lead to.
+// reportServicePorts checks the names of a Service's ports, and their targets.
 func reportServicePorts(s *checks.Subject, d *manifest.Document, report checks.Report) {
 	isOne := len(manifest.List(d.Object.Object, "spec", "ports")) == 1
 	seen := map[string]bool{}
@@ -76,16 +76,16 @@ func reportServicePorts(s *checks.Subject, d *manifest.Document, report checks.R
 		case strings.Contains(name, "$"):
 		case name == "" && !isOne:
 			report(checks.Finding{Place: d.Place("spec", "ports", i),
-				Message: "a port of several has no name: the API server refuses the Service",
+				Message: "one of several ports has no name: the API server refuses the Service",
 				Fix:     "name each port"})
 		case name != "" && len(validation.IsDNS1123Label(name)) > 0:
 			report(checks.Finding{Place: at,
-				Message: fmt.Sprintf("%s can't be the name of a Service's port: it has to be a DNS label; the API server refuses the Service", name),
-				Fix:     "take a name of at most 63 lower case letters, digits and '-'"})
+				Message: fmt.Sprintf("%s is not a valid name of a Service's port: it has to be a DNS label; the API server refuses the Service", name),
+				Fix:     "use a name of at most 63 lower case letters, digits and '-'"})
 		case name != "" && seen[name]:
 			report(checks.Finding{Place: at,
 				Message: fmt.Sprintf("two ports have the name %s: the API server refuses the Service", name),
-				Fix:     "give each port a name of its own"})
+				Fix:     "give each port a unique name"})
 		}
 		seen[name] = true
 		target, at := manifest.Text(fields, "targetPort"), d.Place("spec", "ports", i, "targetPort")
@@ -95,13 +95,13 @@ func reportServicePorts(s *checks.Subject, d *manifest.Document, report checks.R
 		}
 		if behind := selectedBy(s, d); len(behind) > 0 && !slices.ContainsFunc(behind, func(p *installed.Pod) bool { return hasPort(p, target) }) {
 			report(checks.Finding{Severity: checks.Warning, Place: at,
-				Message: fmt.Sprintf("the Service leads to port %s, which no container of %s has: nothing answers there", target, behind[0].Object.GetKind()+" "+behind[0].Object.GetName()),
+				Message: fmt.Sprintf("the Service targets port %s, which no container of %s has: connections fail", target, behind[0].Object.GetKind()+" "+behind[0].Object.GetName()),
 				Fix:     "name a port that the container has, or add it to the container's ports"})
 		}
 	}
 }
 
-// selectedBy returns the pods of the file that a Service selects.
+// selectedBy returns the pods in the file that a Service selects.
 func selectedBy(s *checks.Subject, service *manifest.Document) []*installed.Pod {
 	selector := manifest.Map(service.Object.Object, "spec", "selector")
 	if len(selector) == 0 {
@@ -117,7 +117,7 @@ func selectedBy(s *checks.Subject, service *manifest.Document) []*installed.Pod 
 	})
 }
 
-// hasPort says whether a container of the pod has a port of that name.
+// hasPort reports whether a container of the pod has a port with that name.
 func hasPort(p *installed.Pod, name string) bool {
 	for _, c := range p.Containers() {
 		for _, fields := range manifest.Maps(c.Fields, "ports") {

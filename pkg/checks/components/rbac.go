@@ -44,9 +44,9 @@ var clusterRoleBindingSubject = checks.Check{
 			}
 			report(checks.Finding{
 				Place: subject.binding.Place(manifest.Join(subject.path, "namespace")...),
-				Message: fmt.Sprintf("the subject is %s %s in namespace %s, and clusterctl rewrites it to the provider's own: %s in %s gets the role, and the one that is meant does not",
+				Message: fmt.Sprintf("the subject is %s %s in namespace %s, but clusterctl changes the namespace to the provider's own: %s in %s gets the role instead of the intended subject",
 					subject.kind, subject.name, subject.namespace, subject.name, target),
-				Fix: fmt.Sprintf("bind the Group system:serviceaccounts:%s or the User system:serviceaccount:%s:%s, which clusterctl leaves alone; core Cluster API gets rights by an aggregated ClusterRole",
+				Fix: fmt.Sprintf("bind the Group system:serviceaccounts:%s or the User system:serviceaccount:%s:%s, which clusterctl does not change; core Cluster API gets permissions from an aggregated ClusterRole",
 					subject.namespace, subject.namespace, subject.name),
 			})
 		}
@@ -54,8 +54,8 @@ var clusterRoleBindingSubject = checks.Check{
 	},
 }
 
-// hasRoleOtherwise says whether the service account that is the subject of a binding gets the role by
-// a Group or a User too, which clusterctl leaves alone: of the same binding, or of another one of the role.
+// hasRoleOtherwise reports whether the service account of a binding's subject also gets the role through a Group or a
+// User, which clusterctl does not change: in the same binding, or in another one with the role.
 func hasRoleOtherwise(s *checks.Subject, account subject) bool {
 	names := map[string][]string{
 		"Group": {"system:serviceaccounts:" + account.namespace, "system:serviceaccounts", "system:authenticated"},
@@ -87,7 +87,7 @@ var rbacSubject = checks.Check{
 			report(checks.Finding{
 				Place:   place,
 				Message: fmt.Sprintf("%s ServiceAccount %s, which is not in the file: %s", strings.Fields(what)[0], account, strings.Join(strings.Fields(what)[1:], " ")),
-				Fix:     "add the ServiceAccount, or name the one that is there",
+				Fix:     "add the ServiceAccount, or name the one in the file",
 			})
 		}
 		target := installed.TargetNamespace(s)
@@ -95,7 +95,7 @@ var rbacSubject = checks.Check{
 			if subject.kind != "ServiceAccount" || (target != "" && subject.namespace != target) {
 				continue
 			}
-			missing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds the role is given to nobody")
+			missing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds the binding has no effect")
 		}
 		for _, p := range installed.Pods(s) {
 			missing(p.Place(manifest.Join(p.Path, "serviceAccountName")...), manifest.Text(p.Spec, "serviceAccountName"), "names its pods are never created")
@@ -104,7 +104,7 @@ var rbacSubject = checks.Check{
 	},
 }
 
-// builtInRoles are cluster roles that every cluster has, in addition to those that begin with system:.
+// builtInRoles are the cluster roles of every cluster, in addition to those that begin with system:.
 var builtInRoles = []string{"cluster-admin", "admin", "edit", "view"}
 
 var rbacRole = checks.Check{
@@ -124,20 +124,20 @@ var rbacRole = checks.Check{
 			}
 			report(checks.Finding{
 				Place:   d.Place("roleRef", "name"),
-				Message: fmt.Sprintf("it grants %s %s, which is not in the file: its subjects get no rights", kind, name),
-				Fix:     "add the role, or name the one that is there",
+				Message: fmt.Sprintf("it grants %s %s, which is not in the file: its subjects get no permissions", kind, name),
+				Fix:     "add the role, or name the one in the file",
 			})
 		}
 		return nil
 	},
 }
 
-// leaderElectionFlags turn a manager's leader election on: controller-runtime's scaffolds have had both.
+// leaderElectionFlags enable a manager's leader election: controller-runtime's scaffolds have used both.
 var leaderElectionFlags = []string{"leader-elect", "enable-leader-election"}
 
 var leaderElectionPermission = checks.Check{
 	ID: "leader-election-permission", Group: checks.Components, Severity: checks.Warning,
-	Title:  "A manager that elects leaders may use leases",
+	Title:  "A manager with leader election has access to leases",
 	Source: "Kubernetes, Leases, Leader election",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		may := func(verb string) bool {
@@ -153,7 +153,7 @@ var leaderElectionPermission = checks.Check{
 					if !may(verb) {
 						report(checks.Finding{
 							Place:   c.Place("args", i),
-							Message: fmt.Sprintf("leader election is on, and no role allows to %s leases in coordination.k8s.io: the manager never starts to work", verb),
+							Message: fmt.Sprintf("leader election is enabled, but no role allows to %s leases in coordination.k8s.io: the manager never starts its controllers", verb),
 							Fix:     "grant get, create, update and patch on leases in a Role, and bind it to the manager's ServiceAccount",
 						})
 						break
@@ -165,7 +165,7 @@ var leaderElectionPermission = checks.Check{
 	},
 }
 
-// bindsForeignRole says whether a binding names a role whose rules are not in the file.
+// bindsForeignRole reports whether a binding grants a role that is not in the file.
 func bindsForeignRole(s *checks.Subject) bool {
 	found := false
 	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {

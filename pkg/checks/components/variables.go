@@ -14,7 +14,7 @@ const sourceVariables = "clusterctl provider contract, Components YAML, Variable
 
 var variableSyntax = checks.Check{
 	ID: "variable-syntax", Group: checks.Components, Severity: checks.Error,
-	Title:  "Variables are written as clusterctl reads them",
+	Title:  "Variables have the syntax of clusterctl",
 	Source: sourceVariables,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		file, _ := s.Release.Components()
@@ -25,7 +25,7 @@ var variableSyntax = checks.Check{
 			report(checks.Finding{
 				Place:   s.AtLine(s.Release.Provider.ComponentsFile(), line),
 				Message: fmt.Sprintf("clusterctl can't read a variable here, and refuses the whole file: %v", err),
-				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what isn't a variable",
+				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for text that isn't a variable",
 			})
 		}
 		return nil
@@ -34,7 +34,7 @@ var variableSyntax = checks.Check{
 
 var variableDefault = checks.Check{
 	ID: "variable-default", Group: checks.Components, Severity: checks.Warning,
-	Title:  "Defaults of variables take effect, and agree",
+	Title:  "Defaults of variables take effect and are consistent",
 	Source: sourceVariables,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		first := map[string]installed.VariableUse{}
@@ -42,8 +42,8 @@ var variableDefault = checks.Check{
 			if use.EmptyDefault {
 				report(checks.Finding{
 					Place:   s.AtLine(s.Release.Provider.ComponentsFile(), use.Line),
-					Message: fmt.Sprintf("the default of %s is empty, which clusterctl takes for none: it asks every user for a value", use.Name),
-					Fix:     fmt.Sprintf(`write ${%s:=""} where an empty text is meant`, use.Name),
+					Message: fmt.Sprintf("the default of %s is empty, which clusterctl treats as no default: it requires a value from every user", use.Name),
+					Fix:     fmt.Sprintf(`write ${%s:=""} for an empty text`, use.Name),
 				})
 			}
 			before, seen := first[use.Name]
@@ -52,7 +52,7 @@ var variableDefault = checks.Check{
 				continue
 			}
 			if message := installed.Disagreement(before, use); message != "" {
-				report(checks.Finding{Place: s.AtLine(s.Release.Provider.ComponentsFile(), use.Line), Message: message, Fix: "give the variable the same default wherever it is used"})
+				report(checks.Finding{Place: s.AtLine(s.Release.Provider.ComponentsFile(), use.Line), Message: message, Fix: "use the same default wherever the variable is used"})
 			}
 		}
 		return nil
@@ -79,17 +79,17 @@ var variablePrefix = checks.Check{
 		if len(names) > 0 {
 			report(checks.Finding{
 				Place:   s.AtLine(s.Release.Provider.ComponentsFile(), line),
-				Message: fmt.Sprintf("%s: other providers installed with the same configuration may have variables of that name", checks.Few(names)),
-				Fix:     "begin the names of variables with the provider's name",
+				Message: fmt.Sprintf("%s: other providers with the same configuration may have variables of that name", checks.Few(names)),
+				Fix:     "start the names of variables with the provider's name",
 			})
 		}
 		return nil
 	},
 }
 
-// isPrefixed says whether a variable's name is told from those of other providers: it has the
-// provider's name, or an acronym of the CAP... kind; EXP_ and CLUSTER_ names are Cluster API's own
-// feature gates, meant to be shared.
+// isPrefixed reports whether a variable's name is distinct from those of other providers: it contains the provider's
+// name or an acronym such as CAP...; EXP_ and CLUSTER_ names are Cluster API's own feature gates, which providers
+// share.
 func isPrefixed(variable, provider string) bool {
 	for _, prefix := range []string{"CA", "EXP_", "CLUSTER_"} {
 		if strings.HasPrefix(variable, prefix) {

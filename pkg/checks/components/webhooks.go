@@ -11,13 +11,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// webhook is a place where the API server is told to call the provider.
+// webhook is a place with an address that the API server calls.
 type webhook struct {
 	*manifest.Document
 	// path leads to clientConfig in the document.
 	path   []any
 	client map[string]any
-	// called is false where nothing ever makes the API server call it.
+	// called is false if the API server never calls it.
 	called bool
 }
 
@@ -44,13 +44,13 @@ func (w webhook) service() string { return manifest.Text(w.client, "service", "n
 
 var webhookService = checks.Check{
 	ID: "webhook-service", Group: checks.Components, Severity: checks.Error,
-	Title:  "Webhooks lead to a Service of the file",
+	Title:  "Webhooks use a Service of the file",
 	Source: "clusterctl provider contract, Additional notes, Links to external objects",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		reported := map[string]bool{}
 		for _, w := range webhooks(s) {
 			if w.service() == "" || strings.Contains(w.service(), "$") {
-				continue // a URL is the maintainer's own affair
+				continue // a URL is outside of the file
 			}
 			path, f := serviceProblem(s, w)
 			f.Place = w.Place(manifest.Join(w.path, path...)...)
@@ -67,14 +67,14 @@ var webhookService = checks.Check{
 	},
 }
 
-// serviceProblem says what is wrong with the Service that a webhook names, and at which field; the
-// finding has no message where nothing is.
+// serviceProblem returns the defect of the Service that a webhook names, and the path of the field; the finding has no
+// message if the Service is right.
 func serviceProblem(s *checks.Subject, w webhook) (path []any, f checks.Finding) {
 	service := s.Object("Service", w.service())
 	if service == nil {
 		return []any{"service", "name"}, checks.Finding{
-			Message: fmt.Sprintf("the webhook is behind Service %s, which is not in the file: the API server refuses what the webhook is to see", w.service()),
-			Fix:     "add the Service, or name the one that is there: kustomize renames it only where its configuration lists this field",
+			Message: fmt.Sprintf("the webhook uses Service %s, which is not in the file: the API server refuses every request for it", w.service()),
+			Fix:     "add the Service, or name the one in the file: kustomize renames it only if its configuration lists this field",
 		}
 	}
 	reference := manifest.Map(w.client, "service")
@@ -90,19 +90,19 @@ func serviceProblem(s *checks.Subject, w webhook) (path []any, f checks.Finding)
 	switch {
 	case !hasPort:
 		return []any{"service", "port"}, checks.Finding{
-			Message: fmt.Sprintf("the webhook is called at port %d, which Service %s does not have: the API server refuses what the webhook is to see", port, w.service()),
-			Fix:     "add the port to the Service, or name the one that it has",
+			Message: fmt.Sprintf("the webhook uses port %d, which Service %s does not have: the API server refuses every request for it", port, w.service()),
+			Fix:     "add the port to the Service, or use a port that it has",
 		}
 	case namespace != "" && actual != "" && namespace != actual:
 		return []any{"service", "namespace"}, checks.Finding{
 			Severity: checks.Warning,
-			Message:  fmt.Sprintf("the webhook looks for Service %s in namespace %s, and it is in %s: clusterctl fixes that, kubectl apply does not", w.service(), namespace, actual),
-			Fix:      "name the namespace of the Service",
+			Message:  fmt.Sprintf("the webhook expects Service %s in namespace %s, but it is in %s: clusterctl corrects that, kubectl apply does not", w.service(), namespace, actual),
+			Fix:      "set the namespace of the Service",
 		}
 	case manifest.Text(reference, "path") == "":
 		return []any{"service", "path"}, checks.Finding{
 			Severity: checks.Warning,
-			Message:  "the webhook has no path, and controller-runtime serves nothing at /: the API server refuses what the webhook is to see",
+			Message:  "the webhook has no path, and controller-runtime serves no webhook at /: the API server refuses every request for it",
 			Fix:      "set the path, such as /convert for conversion",
 		}
 	}

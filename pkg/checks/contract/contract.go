@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 )
 
-// Checks has a check for each rule of the contract pages that a release can show. A rule
-// about what a controller does has none: nothing in a release could break it.
+// Checks has a check for each rule of the contract pages that a release can show. Rules about the behaviour of a
+// controller have no check.
 var Checks = func() checks.List {
 	var list checks.List
 	for _, rule := range contract.Rules() {
@@ -43,7 +43,7 @@ func contractCheck(rule contract.Rule) checks.Check {
 	}
 }
 
-// contractFinding says what a rule found, where it found it.
+// contractFinding returns the finding for a problem, with its place.
 func contractFinding(s *checks.Subject, p contract.Problem) checks.Finding {
 	f := checks.Finding{Place: s.At(s.Release.Provider.ComponentsFile()), Message: p.Reason, Fix: p.Fix}
 	if p.CRD != nil {

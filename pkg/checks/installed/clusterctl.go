@@ -10,9 +10,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// AsInstalled returns what clusterctl makes of a components YAML before it installs it, or why clusterctl
-// refuses it. target is a namespace to install in, or "" for the file's own. The error is that of preparing
-// clusterctl's code.
+// AsInstalled returns the objects that clusterctl prepares from a components YAML before it installs them, or the
+// refusal of clusterctl. target is the namespace to install in, or "" for the namespace of the file. The error is a
+// failure to prepare clusterctl's code.
 func AsInstalled(ctx context.Context, r *release.Release, raw []byte, target string, values map[string]string) (components repository.Components, refusal, err error) {
 	client, err := release.ClusterctlConfig(ctx, values)
 	if err != nil {

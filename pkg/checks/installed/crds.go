@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// Implementations are the kinds of the release that play a part in the contract. There are none
-// where the components can't be read: what is missing from them may be in the part that is not read.
+// Implementations are the kinds of the release that have a role in the contract. The list is empty if the components
+// can't be read completely, because missing kinds may be in the unread part.
 var Implementations = checks.OnceValue(func(s *checks.Subject) []*contract.Implementation {
 	if len(s.Objects()) == 0 {
 		return nil
@@ -22,9 +22,9 @@ var Implementations = checks.OnceValue(func(s *checks.Subject) []*contract.Imple
 	return contract.Implementations(s.Release.Provider.Type, s.CRDs())
 })
 
-// ContractKindOf returns which resource of a contract a CRD defines, and whether it is its template;
-// ok is false for a CRD that core Cluster API has nothing to do with. IPAM pools are among these:
-// they are found by their group, and carry no contract label, rightly.
+// ContractKindOf returns the resource of a contract that a CRD defines, and whether the CRD is its template. ok is
+// false for a CRD that core Cluster API does not work with, such as IPAM pools, which are found by their group and need
+// no contract label.
 func ContractKindOf(s *checks.Subject, crd checks.CRD) (resource contract.Resource, template, ok bool) {
 	for _, i := range Implementations(s) {
 		switch {
@@ -65,7 +65,7 @@ func ServedVersions(crd checks.CRD) []apiextensionsv1.CustomResourceDefinitionVe
 	return served
 }
 
-// WellKnownGroups are those that the core controllers' own role is for.
+// WellKnownGroups are the groups in the core controllers' own role.
 // Source: Cluster API, config/rbac/role.yaml.
 var WellKnownGroups = []string{
 	"infrastructure." + clusterv1.GroupVersion.Group,
@@ -73,15 +73,15 @@ var WellKnownGroups = []string{
 	"controlplane." + clusterv1.GroupVersion.Group,
 }
 
-// ConvertedByWebhook says whether a webhook converts the versions of a definition.
+// ConvertedByWebhook reports whether a webhook converts the versions of a CRD.
 func ConvertedByWebhook(crd checks.CRD) bool {
 	return crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// ContractPrefix begins the labels by which CRDs say which contract their versions implement.
+// ContractPrefix is the prefix of the labels that declare the contracts of a CRD's versions.
 var ContractPrefix = clusterv1.GroupVersion.Group + "/"
 
-// ContractLabels returns the contracts that a CRD is labelled with, and the versions of each.
+// ContractLabels returns the contracts in a CRD's labels, and the versions of each.
 func ContractLabels(crd checks.CRD) map[string][]string {
 	labels := map[string][]string{}
 	for label, value := range crd.Object.GetLabels() {
@@ -93,8 +93,8 @@ func ContractLabels(crd checks.CRD) map[string][]string {
 	return labels
 }
 
-// CurrentLabel returns the contract by which core Cluster API reads a CRD today: the newest that it
-// knows of those the CRD is labelled with, or "".
+// CurrentLabel returns the contract that core Cluster API uses for a CRD today: the newest one in its labels that core
+// knows, or "".
 func CurrentLabel(crd checks.CRD) string {
 	labels := ContractLabels(crd)
 	for _, contract := range []string{clusterv1.GroupVersion.Version, "v1beta1"} {
@@ -105,8 +105,7 @@ func CurrentLabel(crd checks.CRD) string {
 	return ""
 }
 
-// publishedPaths are fields of definitions as the API server's own type has them, and as they are
-// published.
+// publishedPaths map fields of the API server's internal type of a CRD to their published paths.
 var publishedPaths = []struct{ internal, published string }{
 	{"spec.validation", "spec.versions[0].schema"},
 	{"spec.subresources", "spec.versions[0].subresources"},
@@ -116,8 +115,8 @@ var publishedPaths = []struct{ internal, published string }{
 	{"spec.conversion.webhookClientConfig", "spec.conversion.webhook.clientConfig"},
 }
 
-// PublishedPath returns the path in the published definition of what the API server names: what all
-// versions have alike, it has once.
+// PublishedPath returns the path in the published CRD of a path that the API server names: the internal type has fields
+// once that all versions share.
 func PublishedPath(path string) string {
 	for _, p := range publishedPaths {
 		if rest, ok := strings.CutPrefix(path, p.internal); ok {
@@ -127,7 +126,7 @@ func PublishedPath(path string) string {
 	return path
 }
 
-// Reason returns what the API server says, without the values that are more than a text or number.
+// Reason returns the message of the API server without values that are larger than a text or number.
 func Reason(e *field.Error) string {
 	switch e.BadValue.(type) {
 	case string, bool, int, int64, float64:

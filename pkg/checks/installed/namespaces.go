@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// KindScopes knows which kinds of the components are namespaced.
+// KindScopes returns which kinds of the components are namespaced.
 var KindScopes = checks.OnceValue(func(s *checks.Subject) components.Scopes {
 	var crds []unstructured.Unstructured
 	for _, d := range s.Objects("CustomResourceDefinition") {
@@ -22,8 +22,8 @@ var KindScopes = checks.OnceValue(func(s *checks.Subject) components.Scopes {
 	return components.ScopesOf(crds)
 })
 
-// TargetNamespace returns the namespace that clusterctl installs the components in: the name of
-// their first Namespace, or "".
+// TargetNamespace returns the namespace in which clusterctl installs the components: the name of their first Namespace,
+// or "".
 func TargetNamespace(s *checks.Subject) string {
 	for _, d := range s.Objects("Namespace") {
 		return d.Object.GetName()
@@ -40,7 +40,7 @@ func OwnNamespace(s *checks.Subject) string {
 	return MostCommon(s.Objects(), func(o unstructured.Unstructured) string { return o.GetNamespace() })
 }
 
-// MostCommon returns the value that most objects have, or "" where none has one.
+// MostCommon returns the most frequent value of objects, or "" if no object has one.
 func MostCommon(objects []*manifest.Document, value func(o unstructured.Unstructured) string) string {
 	count, most := map[string]int{}, ""
 	for _, d := range objects {
@@ -55,8 +55,8 @@ func MostCommon(objects []*manifest.Document, value func(o unstructured.Unstruct
 	return most
 }
 
-// TakenForNamespaced asks clusterctl whether it sets a namespace on objects of a kind: its own list
-// of kinds is not exported.
+// TakenForNamespaced reports whether clusterctl sets a namespace on objects of a kind. It runs clusterctl's code,
+// because the list of kinds is not exported.
 func TakenForNamespaced(ctx context.Context, s *checks.Subject, d *manifest.Document) (bool, error) {
 	const target = "target"
 	raw, err := yaml.Marshal(map[string]any{

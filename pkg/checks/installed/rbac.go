@@ -24,12 +24,12 @@ func Rules(s *checks.Subject, kinds ...string) []Rule {
 	return all
 }
 
-// Grants says whether a rule allows a verb on a resource.
+// Grants reports whether a rule allows a verb on a resource.
 func (r Rule) Grants(group, resource, verb string) bool {
 	return Has(manifest.Texts(r.Fields, "apiGroups"), group) && Has(manifest.Texts(r.Fields, "resources"), resource) && Has(manifest.Texts(r.Fields, "verbs"), verb)
 }
 
-// Has says whether a list has an item, or has them all.
+// Has reports whether a list contains an item or "*".
 func Has(list []string, item string) bool {
 	return slices.Contains(list, item) || slices.Contains(list, "*")
 }

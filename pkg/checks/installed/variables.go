@@ -14,15 +14,15 @@ import (
 // VariableUse is a variable on a line of the components.
 type VariableUse struct {
 	Name string
-	// fallback is the default; nil is none, or an empty one.
+	// fallback is the default; nil is a missing or an empty one.
 	fallback *string
 	Line     int
-	// EmptyDefault says that a default is written, and is empty.
+	// EmptyDefault reports that a default is written and empty.
 	EmptyDefault bool
 }
 
-// VariableDefaults returns the variables of the components with what clusterctl takes for their
-// defaults, which are those of the first place; nil is none. The error is clusterctl's.
+// VariableDefaults returns the variables of the components with their defaults as clusterctl reads them, from the first
+// use of each; nil is a missing default. The error is clusterctl's.
 func VariableDefaults(s *checks.Subject) (map[string]*string, error) {
 	return readDefaults(s)()
 }
@@ -36,7 +36,7 @@ var readDefaults = checks.OnceValue(func(s *checks.Subject) func() (map[string]*
 
 // Variables returns the uses of variables in the components, line by line.
 var Variables = checks.OnceValue(func(s *checks.Subject) []VariableUse {
-	// Nothing is said of a file that clusterctl refuses as a whole; variable-syntax names it.
+	// The list is empty for a file that clusterctl refuses as a whole, which variable-syntax reports.
 	if known, err := VariableDefaults(s); err != nil || len(known) == 0 {
 		return nil
 	}
@@ -55,16 +55,15 @@ func VariableUses(data []byte) []VariableUse {
 	return uses
 }
 
-// usePattern finds the places of variables: the name, and the sign of a default where there is one.
+// usePattern matches uses of variables: the name, and the operator of a default if it has one.
 var usePattern = regexp.MustCompile(`(\$?)\$\{\s*([A-Za-z0-9_]+)\s*(:?[-=]\}?|\})`)
 
-// variablesOf returns the variables of a line that are used as they are or with a default. What
-// clusterctl's processor does not take for a variable is none, and its other functions are left out:
-// they say nothing of defaults.
+// variablesOf returns the variables of a line that are used as they are or with a default. It skips texts that
+// clusterctl's processor does not parse as variables, and uses of other functions, which set no default.
 func variablesOf(line []byte, number int) []VariableUse {
 	known, err := templates.NewProcessor().GetVariableMap(line)
 	if err != nil {
-		return nil // a variable that goes over lines
+		return nil // a variable over several lines
 	}
 	var found []VariableUse
 	seen := map[string]bool{}
@@ -81,22 +80,22 @@ func variablesOf(line []byte, number int) []VariableUse {
 	return found
 }
 
-// Disagreement says what comes of it where a variable is used twice, and not with the same default.
+// Disagreement describes the effect of two uses of a variable with different defaults.
 func Disagreement(first, later VariableUse) string {
 	switch {
 	case first.fallback == nil && later.fallback == nil:
 		return ""
 	case first.fallback == nil:
-		return fmt.Sprintf("%s has the default %q here, and none in line %d: clusterctl goes by the first place, and asks every user for a value", later.Name, *later.fallback, first.Line)
+		return fmt.Sprintf("%s has the default %q here, and none in line %d: clusterctl uses the first place, and requires a value from every user", later.Name, *later.fallback, first.Line)
 	case later.fallback == nil:
-		return fmt.Sprintf("%s has no default here, and %q in line %d: clusterctl goes by the first place, asks nobody, and leaves this one empty", later.Name, *first.fallback, first.Line)
+		return fmt.Sprintf("%s has no default here, and %q in line %d: clusterctl uses the first place, requires no value, and leaves this one empty", later.Name, *first.fallback, first.Line)
 	case unquoted(*first.fallback) != unquoted(*later.fallback):
-		return fmt.Sprintf("%s has the default %q here, and %q in line %d: where nobody sets it, it has two values at once", later.Name, *later.fallback, *first.fallback, first.Line)
+		return fmt.Sprintf("%s has the default %q here, and %q in line %d: if the user does not set it, it has two values at once", later.Name, *later.fallback, *first.fallback, first.Line)
 	}
 	return ""
 }
 
-// unquoted returns a default without YAML's quotes, which don't belong to its value.
+// unquoted returns a default without YAML's quotes, which don't belong to the value.
 func unquoted(text string) string {
 	if n := len(text); n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n-1] == text[0] {
 		return text[1 : n-1]

@@ -7,22 +7,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// The annotations by which cert-manager's CA injector finds what to put into caBundle.
+// The annotations from which cert-manager's CA injector takes the value of caBundle.
 const (
 	InjectCAFrom       = "cert-manager.io/inject-ca-from"
 	injectCAFromSecret = "cert-manager.io/inject-ca-from-secret" //nolint:gosec // an annotation's name
 	injectAPIServerCA  = "cert-manager.io/inject-apiserver-ca"
 )
 
-// webhookResources are the plural names of what has a caBundle.
+// webhookResources are the plural names of the resources with a caBundle.
 var webhookResources = map[string][2]string{
 	"MutatingWebhookConfiguration":   {"admissionregistration.k8s.io", "mutatingwebhookconfigurations"},
 	"ValidatingWebhookConfiguration": {"admissionregistration.k8s.io", "validatingwebhookconfigurations"},
 	"CustomResourceDefinition":       {"apiextensions.k8s.io", "customresourcedefinitions"},
 }
 
-// InjectsCA says whether something writes the caBundle of an object in a cluster: cert-manager, or
-// the provider itself at run time.
+// InjectsCA reports whether a component writes the caBundle of an object in a cluster: cert-manager, or the provider
+// itself at run time.
 func InjectsCA(s *checks.Subject, d *manifest.Document) bool {
 	annotations := d.Object.GetAnnotations()
 	if annotations[InjectCAFrom] != "" || annotations[injectCAFromSecret] != "" || annotations[injectAPIServerCA] != "" {

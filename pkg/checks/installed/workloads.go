@@ -1,4 +1,4 @@
-// Package installed reads what a release installs: the objects of its components YAML, as checks need them.
+// Package installed reads the objects of a release's components YAML for checks.
 package installed
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// Image returns a container's image with its variables' defaults, or false where it has none or
-// only its users know it.
+// Image returns a container's image with the defaults of its variables. It returns false if the container has no image
+// or if users set it.
 func (c Container) Image() (string, bool) {
 	image := manifest.Text(c.Fields, "image")
 	if strings.Contains(image, "$") {
@@ -32,7 +32,7 @@ type Container struct {
 	Pod *Pod
 }
 
-// IsManager says whether it is the container in which clusterctl looks for the provider's controllers.
+// IsManager reports whether it is the container in which clusterctl looks for the provider's controllers.
 func (c Container) IsManager() bool {
 	return !c.Init && c.Pod.Object.GetKind() == "Deployment" && c.Name() == manifest.ManagerContainer
 }
@@ -65,7 +65,7 @@ func Containers(s *checks.Subject) []Container {
 	return all
 }
 
-// Place returns where a field of the container is.
+// Place returns the place of a field of the container.
 func (c Container) Place(path ...any) manifest.Place {
 	return c.Pod.Place(manifest.Join(c.Path, path...)...)
 }

@@ -20,7 +20,7 @@ var contractMatchesCRDs = checks.Check{
 		}
 		series, ok := file.SeriesFor(s.Release.Version)
 		if !ok {
-			return nil // series-present says so
+			return nil // series-present reports it
 		}
 		var first *checks.CRD
 		total, wrong := 0, 0
@@ -41,7 +41,7 @@ var contractMatchesCRDs = checks.Check{
 		}
 		report(checks.Finding{
 			Place: s.AtLine(release.MetadataFile, series.Line),
-			Message: fmt.Sprintf("series %s has contract %s, and %d of %d CRDs that Cluster API works with do not carry it: %s has %s: clusterctl lets the provider in where it does not work, or keeps it out where it does",
+			Message: fmt.Sprintf("series %s has contract %s, but %d of %d CRDs that Cluster API works with lack its label: %s has %s: clusterctl accepts the provider where it does not work, or refuses it where it would work",
 				series, series.Contract, wrong, total, first.Spec.Names.Kind, installed.CurrentLabel(*first)),
 			Fix: fmt.Sprintf("write the contract that the CRDs implement, or label the CRDs with %s%s", installed.ContractPrefix, series.Contract),
 		})

@@ -14,10 +14,10 @@ const (
 	sourceValidation = "clusterctl provider contract, Metadata YAML, Validation Rules"
 )
 
-// The checks of metadata.yaml are pkg/metadata's, one for each kind of problem.
+// The checks of metadata.yaml are those of pkg/metadata, one for each kind of problem.
 var (
 	metadataParse = metadataCheck(metadata.ProblemParse, checks.Error, sourceValidation,
-		"metadata.yaml is what clusterctl reads")
+		"metadata.yaml has the format that clusterctl reads")
 	metadataAPIVersion = metadataCheck(metadata.ProblemAPIVersion, checks.Error, sourceValidation,
 		"metadata.yaml has clusterctl's apiVersion")
 	metadataKind = metadataCheck(metadata.ProblemKind, checks.Error, sourceValidation,
@@ -27,11 +27,11 @@ var (
 	seriesOrder = metadataCheck(metadata.ProblemSeriesOrder, checks.Warning, sourceMetadata,
 		"The release series are in order")
 	seriesDropped = metadataCheck(metadata.ProblemSeriesDropped, checks.Error, sourceMetadata,
-		"No release series of the release before is lost")
+		"No release series of the previous release is missing")
 	seriesContractChanged = metadataCheck(metadata.ProblemSeriesContractChanged, checks.Error, sourceMetadata,
-		"No release series has another contract than before")
+		"No release series has a different contract than before")
 	contractKnown = metadataCheck(metadata.ProblemContractKnown, checks.Error, sourceMetadata,
-		"clusterctl takes the release's contract, and Cluster API had those of other series")
+		"clusterctl supports the release's contract, and the contracts of other series exist")
 )
 
 // metadataCheck returns the check that reports one kind of problem; each problem has its own severity.
@@ -54,7 +54,7 @@ func reportProblems(s *checks.Subject, id metadata.ProblemID, report checks.Repo
 	}
 }
 
-// metadataProblems returns what is wrong in metadata.yaml, by itself and against the release before.
+// metadataProblems returns the defects of metadata.yaml, also compared with the previous release.
 func metadataProblems(s *checks.Subject) []metadata.Problem {
 	file, err := s.Metadata()
 	var invalid *metadata.ParseError
@@ -64,7 +64,7 @@ func metadataProblems(s *checks.Subject) []metadata.Problem {
 	if file == nil {
 		return nil
 	}
-	own, _ := file.SeriesFor(s.Release.Version) // series-present reports where there is none
+	own, _ := file.SeriesFor(s.Release.Version) // series-present reports a missing series
 	problems := file.Check(own, nil)
 	if s.Previous == nil {
 		return problems

@@ -20,8 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// reportIdentities reports kinds without a namespace that clusters need and that have no label to move
-// them.
+// reportIdentities reports cluster-scoped kinds that clusters need and that no label moves.
 func reportIdentities(ctx context.Context, s *checks.Subject, report checks.Report) error {
 	inTemplates, err := needsInTemplates(ctx, s)
 	if err != nil {
@@ -36,13 +35,13 @@ func reportIdentities(ctx context.Context, s *checks.Subject, report checks.Repo
 			continue
 		}
 		report(checks.Finding{Place: crd.Place("metadata", "labels"), Severity: severity,
-			Message: fmt.Sprintf("objects of the kind have no namespace, %s, and the CRD has no label to move them: `clusterctl move` leaves them behind, and with them what the clusters need", need),
-			Fix:     fmt.Sprintf("label the CRD %s: \"\"; the Secrets that such an object owns come along then", clusterctlv1.ClusterctlMoveHierarchyLabel)})
+			Message: fmt.Sprintf("objects of the kind are cluster-scoped, %s, and the CRD has no label to move them: `clusterctl move` leaves them behind, although the clusters need them", need),
+			Fix:     fmt.Sprintf("label the CRD %s: \"\", which also moves the Secrets that such an object owns", clusterctlv1.ClusterctlMoveHierarchyLabel)})
 	}
 	return nil
 }
 
-// credentialKind matches kinds that hold credentials by their names.
+// credentialKind matches the names of kinds that hold credentials.
 var credentialKind = regexp.MustCompile(`(Identity|Credentials?)$`)
 
 // needOf says why clusters need objects of a kind, or returns "".
@@ -61,7 +60,7 @@ func needOf(s *checks.Subject, crd checks.CRD, inTemplates map[schema.GroupKind]
 		return "", ""
 	}
 	if credentialKind.MatchString(crd.Spec.Names.Kind) {
-		return "by their name they hold credentials", checks.Warning
+		return "their name suggests credentials", checks.Warning
 	}
 	if field := fieldOfSpec(crd, isSecretReference); field != "" {
 		return "they refer to a Secret in " + field, checks.Note // which may be one for all clusters
@@ -69,8 +68,8 @@ func needOf(s *checks.Subject, crd checks.CRD, inTemplates map[schema.GroupKind]
 	return "", ""
 }
 
-// needsInTemplates says of which kinds templates have objects, or refer to some. Objects that have a
-// label themselves are moved. Kinds of references without a group have none here either.
+// needsInTemplates returns the kinds that templates contain or refer to, with the use. It skips objects with a label of
+// their own, which are moved, and references without a group.
 func needsInTemplates(ctx context.Context, s *checks.Subject) (map[schema.GroupKind]string, error) {
 	all, err := rendered.All.Of(ctx, s)
 	needs := map[schema.GroupKind]string{}
@@ -82,7 +81,7 @@ func needsInTemplates(ctx context.Context, s *checks.Subject) (map[schema.GroupK
 	for _, t := range all {
 		for _, o := range t.Objects {
 			if gk := o.GroupVersionKind().GroupKind(); rendered.IsClusterScoped(s, o) && !o.HasMoveLabel() {
-				add(gk, t.Name+" has one")
+				add(gk, t.Name+" contains one")
 			}
 			for _, r := range rendered.SortedReferences(o) {
 				add(r.GroupKind(), fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.Path...)))
@@ -92,30 +91,30 @@ func needsInTemplates(ctx context.Context, s *checks.Subject) (map[schema.GroupK
 	return needs, err
 }
 
-// isProvidersOwn says whether a group is Cluster API's or has a kind of a contract.
+// isProvidersOwn reports whether a group is Cluster API's or has a kind of a contract.
 func isProvidersOwn(s *checks.Subject, group string) bool {
 	return strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group) ||
 		slices.ContainsFunc(installed.Implementations(s), func(i *contract.Implementation) bool { return i.CRD != nil && i.CRD.Spec.Group == group })
 }
 
-// staysPut says whether the objects of a kind have no namespace and nothing moves them.
+// staysPut reports whether the objects of a kind are cluster-scoped and not moved.
 func staysPut(crd checks.CRD) bool {
 	_, moves := crd.Labels[clusterctlv1.ClusterctlMoveLabel]
 	_, hierarchy := crd.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
 	return crd.Spec.Scope == apiextensionsv1.ClusterScoped && !moves && !hierarchy
 }
 
-// referenceTo returns the path of a field of a kind's spec by which it refers to another kind, or "".
+// referenceTo returns the path of a field in a kind's spec that refers to another kind, or "".
 func referenceTo(kind string, from checks.CRD) string {
 	return fieldOfSpec(from, func(name string, field *apiextensionsv1.JSONSchemaProps) bool {
 		return isReferenceTo(kind, name, field)
 	})
 }
 
-// schemaMatch says whether a field is what is looked for.
+// schemaMatch reports whether a field matches.
 type schemaMatch func(name string, field *apiextensionsv1.JSONSchemaProps) bool
 
-// fieldOfSpec returns the path of the first field that matches in the spec of a kind, or "".
+// fieldOfSpec returns the path of the first matching field in the spec of a kind, or "".
 func fieldOfSpec(crd checks.CRD, matches schemaMatch) string {
 	for _, version := range crd.Spec.Versions {
 		if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil || !version.Served {
@@ -130,7 +129,7 @@ func fieldOfSpec(crd checks.CRD, matches schemaMatch) string {
 	return ""
 }
 
-// fieldBelow returns the path of the first field below a schema that matches, or "".
+// fieldBelow returns the path of the first matching field below a schema, or "".
 func fieldBelow(path string, schema *apiextensionsv1.JSONSchemaProps, matches schemaMatch) string {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		return fieldBelow(path, schema.Items.Schema, matches)
@@ -151,7 +150,7 @@ func fieldBelow(path string, schema *apiextensionsv1.JSONSchemaProps, matches sc
 // secretField matches the names of fields that refer to a Secret.
 var secretField = regexp.MustCompile(`(?i)secret(ref|reference|name)?$`)
 
-// isSecretReference says whether a field refers to a Secret: a map with a name, or a name.
+// isSecretReference reports whether a field refers to a Secret: a map with a name, or a name.
 func isSecretReference(field string, schema *apiextensionsv1.JSONSchemaProps) bool {
 	if !secretField.MatchString(field) || strings.Contains(strings.ToLower(field), "pullsecret") {
 		return false
@@ -160,7 +159,7 @@ func isSecretReference(field string, schema *apiextensionsv1.JSONSchemaProps) bo
 	return hasName || schema.Type == "string" && strings.HasSuffix(strings.ToLower(field), "name")
 }
 
-// isReferenceTo says whether a field is a reference to objects of a kind: a map with a name.
+// isReferenceTo reports whether a field is a reference to objects of a kind: a map with a name.
 func isReferenceTo(kind, field string, schema *apiextensionsv1.JSONSchemaProps) bool {
 	if _, ok := schema.Properties["name"]; !ok {
 		return false

@@ -1,4 +1,4 @@
-// Package ownership has the checks of what `clusterctl move` takes: of releases, of dumps and of clusters.
+// Package ownership has the checks for `clusterctl move`: of releases, of dumps and of clusters.
 package ownership
 
 import "github.com/clusterctl-release/clusterctl-release/pkg/checks"

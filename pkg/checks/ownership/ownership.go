@@ -18,12 +18,12 @@ const (
 	sourceMovedObjects = "clusterctl provider contract, Additional notes, Move"
 )
 
-// The checks of ownership find in releases what their templates become, with the owners that
-// controllers set; and in dumps and clusters what is there.
+// The checks of ownership work on the objects that the templates of a release result in, with the owners that
+// controllers set, and on the objects of dumps and clusters.
 var (
 	orphan = checks.Check{
 		ID: "orphan", Group: checks.Ownership, Severity: checks.Warning, Source: sourceChain,
-		Title: "Something links every object to a Cluster, a ClusterResourceSet or a move hierarchy",
+		Title: "Every object is linked to a Cluster, a ClusterResourceSet or a move hierarchy",
 		Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 			risks, err := templateRisks(ctx, s)
 			for _, r := range risks {
@@ -36,24 +36,24 @@ var (
 	}
 	danglingOwner = checks.Check{
 		ID: "dangling-owner", Group: checks.Ownership, Severity: checks.Error, Source: sourceChain,
-		Title: "`clusterctl move` reads the owners of what it moves",
+		Title: "`clusterctl move` reads the owners of moved objects",
 		Run: rendered.All.EachObject(func(_ context.Context, _ *checks.Subject, _ *rendered.Template, o rendered.Object, report checks.Report) error {
 			if len(o.GetOwnerReferences()) > 0 {
 				report(checks.Finding{Place: o.Place("metadata", "ownerReferences"),
-					Message: "an owner reference needs the UID of an object in the cluster, which no template knows: Kubernetes takes the owner for missing and deletes the object",
-					Fix:     "take it out: controllers set owner references, of what Cluster API's kinds refer to by themselves"})
+					Message: "an owner reference needs the UID of an object in the cluster, which a template can't know: Kubernetes treats the owner as missing and deletes the object",
+					Fix:     "remove it: controllers set owner references, and Cluster API's controllers set those of the objects that its kinds refer to"})
 			}
 			return nil
 		}),
 	}
 	ownerCycle = checks.Check{
 		ID: "owner-cycle", Group: checks.Ownership, Severity: checks.Error, Source: sourceChain,
-		Title: "Owners do not go round in a circle",
+		Title: "Owner references have no cycle",
 		Run:   reportRisks("owner-cycle"),
 	}
 	ownerScope = checks.Check{
 		ID: "owner-scope", Group: checks.Ownership, Severity: checks.Error, Source: "Kubernetes, Owners and Dependents, Owner references in object specifications",
-		Title: "Owners are in the namespace of what they own, or in none",
+		Title: "Owners are in the namespace of their objects, or cluster-scoped",
 		Run:   reportRisks("owner-scope"),
 	}
 	ownerVersion = checks.Check{
@@ -63,17 +63,17 @@ var (
 	}
 	twoControllers = checks.Check{
 		ID: "two-controllers", Group: checks.Ownership, Severity: checks.Error, Source: "Kubernetes, Owners and Dependents",
-		Title: "One owner at most is the controller",
+		Title: "At most one owner is the controller",
 		Run:   reportRisks("two-controllers"),
 	}
 	identityMove = checks.Check{
 		ID: "identity-move", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "Kinds without a namespace that others refer to have a label to move them",
+		Title: "Cluster-scoped kinds that others refer to have a label to move them",
 		Run:   reportIdentities,
 	}
 	secretUnlinked = checks.Check{
 		ID: "secret-unlinked", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "Secrets that moved objects name are moved (of templates, template-secret-owner tells)",
+		Title: "Secrets that moved objects name are moved (for templates, see template-secret-owner)",
 	}
 	classInOtherNamespace = checks.Check{
 		ID: "class-in-other-namespace", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
@@ -92,8 +92,8 @@ var (
 	}
 )
 
-// RunWorld checks a namespace of a dump or of a cluster. The findings are in the order of objects, which have
-// to be read in whole.
+// RunWorld checks a namespace of a dump or a cluster. The findings are in the order of the objects. The context can't
+// end the check early: all objects have to be read.
 func RunWorld(ctx context.Context, world *move.World, namespace string) (*checks.Result, error) {
 	result := &checks.Result{Source: fmt.Sprintf("the namespace %s of %s", namespace, world.Source)}
 	graph := move.Discover(ctx, world, namespace)
@@ -112,11 +112,11 @@ func RunWorld(ctx context.Context, world *move.World, namespace string) (*checks
 	return result, ctx.Err()
 }
 
-// templateRisk is a risk of an object of a template, or of one that comes of the template's Cluster.
+// templateRisk is a risk of an object of a template, or of an object that is generated from the template's Cluster.
 type templateRisk struct {
 	move.Risk
 	template *rendered.Template
-	// of is the object in the file; index is its place among the template's objects, or -1.
+	// of is the object in the file; index is its position among the template's objects, or -1.
 	of    rendered.Object
 	index int
 }
@@ -126,13 +126,13 @@ func (r templateRisk) finding() checks.Finding {
 	return checks.Finding{Place: r.of.Place(r.Path...), Message: r.Message, Fix: r.Fix}
 }
 
-// isAlone says whether no object of the template names an object: who names it may own it. What only
-// serves others has a check of its own.
+// isAlone reports whether no other object of the template names an object; one that names it may own it. Objects that
+// only serve others have their own check.
 func (r templateRisk) isAlone(s *checks.Subject) bool {
 	return r.index >= 0 && !r.template.MayNameMore() && !r.template.IsNamed(r.index) && !rendered.OnlyServes(s, r.of)
 }
 
-// reportRisks returns a check that reports the risks of a rule in templates.
+// reportRisks returns a check that reports the risks with a rule in templates.
 func reportRisks(rule string) checks.RunFunc {
 	return func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		risks, err := templateRisks(ctx, s)
@@ -145,7 +145,7 @@ func reportRisks(rule string) checks.RunFunc {
 	}
 }
 
-// templateRisks returns what is risky about moving what the templates become.
+// templateRisks returns the risks of moving the objects of the templates.
 var templateRisks = checks.OnceValues(func(ctx context.Context, s *checks.Subject) (risks []templateRisk, err error) {
 	all, err := rendered.Templates.Of(ctx, s)
 	for _, t := range all {
@@ -158,7 +158,7 @@ var templateRisks = checks.OnceValues(func(ctx context.Context, s *checks.Subjec
 	return risks, err
 })
 
-// risksOf returns the risks of a template with the ClusterClasses that it names.
+// risksOf returns the risks of a template, including the ClusterClasses that it names.
 func risksOf(ctx context.Context, s *checks.Subject, t *rendered.Template) ([]templateRisk, error) {
 	files := []*rendered.Template{t}
 	for _, o := range t.Objects {
@@ -174,7 +174,7 @@ func risksOf(ctx context.Context, s *checks.Subject, t *rendered.Template) ([]te
 	for _, file := range files {
 		for _, o := range file.Objects {
 			copied := *o.DeepCopy()
-			copied.SetNamespace("default") // clusterctl puts all into the namespace of its user
+			copied.SetNamespace("default") // clusterctl puts all objects into the user's namespace
 			objects = append(objects, copied)
 		}
 	}
@@ -189,7 +189,7 @@ func risksOf(ctx context.Context, s *checks.Subject, t *rendered.Template) ([]te
 	return found, ctx.Err()
 }
 
-// locate finds the object of a risk in its file; what comes of a topology is in none.
+// locate finds the object of a risk in its file; objects generated from a topology are in no file.
 func locate(files []*rendered.Template, risk move.Risk) (templateRisk, bool) {
 	for i, file := range files {
 		at := slices.IndexFunc(file.Objects, func(o rendered.Object) bool {
@@ -199,7 +199,7 @@ func locate(files []*rendered.Template, risk move.Risk) (templateRisk, bool) {
 			continue
 		}
 		if i > 0 && risk.Rule == "orphan" {
-			return templateRisk{}, false // of ClusterClasses, other checks tell
+			return templateRisk{}, false // other checks report ClusterClasses
 		}
 		return templateRisk{Risk: risk, template: file, of: file.Objects[at], index: at}, true
 	}

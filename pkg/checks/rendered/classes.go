@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// ExpandableClass returns the file of a Cluster's class, or nil where there is nothing to expand:
-// no topology, no class in the release, or objects that an API server refuses.
+// ExpandableClass returns the file of a Cluster's class, or nil if the Cluster can't be expanded: it has no topology,
+// the release has no such class, or an API server refuses the objects.
 func ExpandableClass(ctx context.Context, s *checks.Subject, t *Template, o Object) (*Template, error) {
 	name, _, ok := className(o.Unstructured)
 	if !ok {
@@ -34,7 +34,7 @@ func ExpandableClass(ctx context.Context, s *checks.Subject, t *Template, o Obje
 	return classes[i], nil
 }
 
-// className returns the class of a Cluster with a managed topology, and the path that names it.
+// className returns the class of a Cluster with a managed topology, and the path of its name.
 func className(o unstructured.Unstructured) (name string, path []any, ok bool) {
 	if gvk := o.GroupVersionKind(); gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {
 		return "", nil, false
@@ -51,7 +51,7 @@ func className(o unstructured.Unstructured) (name string, path []any, ok bool) {
 	return name, []any{"spec", "topology", "class"}, true
 }
 
-// ClassReference is where a Cluster of a template names its class.
+// ClassReference is the place where a Cluster of a template names its class.
 type ClassReference struct {
 	Cluster Object
 	Name    string

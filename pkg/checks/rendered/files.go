@@ -1,5 +1,5 @@
-// Package rendered reads what clusterctl makes of the cluster templates and ClusterClass definitions of a
-// release, as checks need it.
+// Package rendered renders the cluster templates and ClusterClass definitions of a release for checks, with
+// clusterctl's code.
 package rendered
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// files are the cluster templates and the ClusterClass definitions of a release, rendered. Misnamed
-// definitions are among the classes.
+// files are the rendered cluster templates and ClusterClass definitions of a release. Definitions with a wrong name are
+// among the classes.
 type files struct{ templates, classes []*Template }
 
 // filesOf renders the files of a release, until the context ends.
@@ -48,7 +48,7 @@ func (n selection) Of(ctx context.Context, s *checks.Subject) ([]*Template, erro
 	return n(all), err
 }
 
-// Each returns the Run of a check that looks at one file after the other.
+// Each returns a RunFunc that calls look for one file after the other.
 func (n selection) Each(look func(ctx context.Context, s *checks.Subject, t *Template, report checks.Report) error) checks.RunFunc {
 	return func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		all, err := n.Of(ctx, s)
@@ -67,7 +67,7 @@ func (n selection) Each(look func(ctx context.Context, s *checks.Subject, t *Tem
 	}
 }
 
-// EachObject returns the Run of a check that looks at one object after the other.
+// EachObject returns a RunFunc that calls look for one object after the other.
 func (n selection) EachObject(look func(ctx context.Context, s *checks.Subject, t *Template, o Object, report checks.Report) error) checks.RunFunc {
 	return n.Each(func(ctx context.Context, s *checks.Subject, t *Template, report checks.Report) error {
 		for _, o := range t.Objects {

@@ -14,8 +14,8 @@ import (
 // anyVariable matches a variable of a template, with its default.
 var anyVariable = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)[^{}]*\}`)
 
-// NameAt returns a name in an object: the rendered one or, where the tool made up the value of a
-// variable in it, the published text with each variable as ${NAME}.
+// NameAt returns a name in an object: the rendered name or, if it contains a variable with a generated value, the
+// published text with each variable as ${NAME}.
 func (t *Template) NameAt(o Object, path ...any) string {
 	name, _ := manifest.At(o.Object, path...).(string)
 	if published, ok := o.Published(path...).(string); ok && t.isGuess(published, name) {
@@ -24,10 +24,10 @@ func (t *Template) NameAt(o Object, path ...any) string {
 	return name
 }
 
-// openName is a name with variables: the texts around them.
+// openName is a name with variables: the texts between them.
 type openName []string
 
-// newOpenName returns the open name of a text. A variable whose default has variables may be anything.
+// newOpenName returns the open name of a text. A variable whose default contains variables matches any text.
 func newOpenName(text string) openName {
 	if strings.Contains(anyVariable.ReplaceAllString(text, ""), "${") {
 		return openName{"", ""}
@@ -35,7 +35,7 @@ func newOpenName(text string) openName {
 	return anyVariable.Split(text, -1)
 }
 
-// matches says whether some values of the variables make a name.
+// matches reports whether some values of the variables result in a name.
 func (n openName) matches(name string) bool {
 	first, last := n[0], n[len(n)-1]
 	if len(n) == 1 {
@@ -55,10 +55,10 @@ func (n openName) matches(name string) bool {
 	return true
 }
 
-// MayBe says whether a text is a name for some values of its variables.
+// MayBe reports whether a text results in a name for some values of its variables.
 func MayBe(text, name string) bool { return newOpenName(text).matches(name) }
 
-// nameIndex has the names of a template's objects by their kinds, as nameAt returns them.
+// nameIndex contains the names of a template's objects by their kinds, as NameAt returns them.
 type nameIndex struct {
 	names  map[[2]string]bool
 	closed map[string][]string
@@ -80,7 +80,7 @@ func newNameIndex(t *Template) *nameIndex {
 	return index
 }
 
-// has says whether an object of a kind may have a name of nameAt. Different variables are different
+// has reports whether an object of a kind may have a name that NameAt returned. Different variables are different
 // names.
 func (i *nameIndex) has(kind, name string) bool {
 	if i.names[[2]string{kind, name}] {
@@ -92,8 +92,8 @@ func (i *nameIndex) has(kind, name string) bool {
 	return slices.ContainsFunc(i.open[kind], func(open openName) bool { return open.matches(name) })
 }
 
-// nameClass adds to a set of values the variable that names the class of a clusterclass-NAME.yaml,
-// where it has no value: clusterctl looks for the class NAME in the file, so only NAME works.
+// nameClass adds to a set of values the variable for the class's name of a clusterclass-NAME.yaml, if it has no value:
+// clusterctl looks for the class NAME in the file, so NAME is the only valid value.
 func nameClass(f release.File, set release.SampleValues) release.SampleValues {
 	wanted, err := release.ClusterClassName(f.Name)
 	if err != nil || !strings.Contains(string(f.Data), "${") {
@@ -121,14 +121,14 @@ func nameClass(f release.File, set release.SampleValues) release.SampleValues {
 	return set
 }
 
-// IsOfCluster says whether a name in an object has the name of the user's Cluster in it.
+// IsOfCluster reports whether a name in an object contains the name of the user's Cluster.
 func (o Object) IsOfCluster(path ...any) bool {
 	published, _ := o.Published(path...).(string)
 	return slices.Contains(VariablesIn(published), templates.ClusterNameVariable)
 }
 
-// AlwaysSet are variables that have a value whatever the user does: clusterctl sets them from its
-// arguments, and to 1 and 0 where it has no counts. A default of theirs never counts.
+// AlwaysSet are variables that always have a value: clusterctl sets them from its arguments, and missing counts to 1
+// and 0. Their defaults are never used.
 var AlwaysSet = []string{
 	templates.ClusterNameVariable, templates.NamespaceVariable, templates.ControlPlaneCountVariable, templates.WorkerCountVariable,
 }

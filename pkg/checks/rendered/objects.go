@@ -15,21 +15,21 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// IsCore says whether the object is of a kind of Cluster API's core group.
+// IsCore reports whether the object is of a kind of Cluster API's core group.
 func (o Object) IsCore(kind string) bool {
 	gvk := o.GroupVersionKind()
 	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == kind
 }
 
-// HasMoveLabel says whether an object has a label by which `clusterctl move` takes it along.
+// HasMoveLabel reports whether an object has a label with which `clusterctl move` moves it.
 func (o Object) HasMoveLabel() bool {
 	_, moves := o.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
 	_, hierarchy := o.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
 	return moves || hierarchy
 }
 
-// Published returns the value at a path before variables were replaced; nil where there is none, or
-// where the file isn't YAML then.
+// Published returns the value at a path before variables are replaced. It is nil if the path or valid YAML is missing
+// there.
 func (o Object) Published(path ...any) any {
 	if o.Raw == nil {
 		return nil
@@ -37,7 +37,7 @@ func (o Object) Published(path ...any) any {
 	return manifest.At(o.Raw.Object.Object, path...)
 }
 
-// IsClusterScoped says whether objects of a kind are in no namespace, as far as that is known.
+// IsClusterScoped reports whether the kind of an object is known to be cluster-scoped.
 func IsClusterScoped(s *checks.Subject, o Object) bool {
 	if kind, ok := s.KnownKinds().Kind(o.GroupVersionKind().GroupKind()); ok {
 		return kind.Scope == apiextensionsv1.ClusterScoped
@@ -45,8 +45,8 @@ func IsClusterScoped(s *checks.Subject, o Object) bool {
 	return installed.KindScopes(s).Known(o.Unstructured) && !installed.KindScopes(s).Namespaced(o.Unstructured)
 }
 
-// OnlyServes says whether an object is of a kind that does nothing until another object names it:
-// templates, and what a Cluster is made of.
+// OnlyServes reports whether an object is of a kind that has no effect until another object names it: templates, and
+// the parts of a Cluster.
 func OnlyServes(s *checks.Subject, o Object) bool {
 	gvk := o.GroupVersionKind()
 	shared := slices.Contains(installed.WellKnownGroups, gvk.Group)
@@ -65,8 +65,8 @@ func OnlyServes(s *checks.Subject, o Object) bool {
 	return false
 }
 
-// IsNamed says whether another object names the one of an index: by kind and name or, where no kind
-// is said, by its name in any field. Where a user gives the name of such an object, nobody knows.
+// IsNamed reports whether another object names the object with an index: by kind and name or, in fields without a kind,
+// by its name. It returns true if users set the name of such an object.
 func (t *Template) IsNamed(index int) bool {
 	wanted := t.Objects[index]
 	for i, o := range t.Objects {
@@ -83,7 +83,7 @@ func (t *Template) IsNamed(index int) bool {
 // besidesNames are fields in which an object's name stands for something else.
 var besidesNames = []string{"metadata", "labels", "matchLabels", "annotations", "clusterName"}
 
-// names says whether an object names another one.
+// names reports whether an object names another one.
 func (t *Template) names(o, wanted Object) bool {
 	isNamed := false
 	manifest.Walk(o.Object, nil, func(path []any, value any) bool {
@@ -104,7 +104,7 @@ func (t *Template) names(o, wanted Object) bool {
 	return isNamed
 }
 
-// VariableAt says whether the field has a variable in the published file.
+// VariableAt reports whether the field has a variable in the published file.
 func (o Object) VariableAt(path ...any) bool {
 	text, _ := o.Published(path...).(string)
 	return strings.Contains(text, "${")

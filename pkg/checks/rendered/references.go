@@ -14,8 +14,8 @@ type Reference struct {
 	Path []any
 }
 
-// References returns the references to objects below a value, in the order of fields: maps with a kind
-// and a name that have an apiVersion as well, or are in a field called ref, templateRef and the like.
+// References returns the references to objects below a value, in the order of fields: maps with a kind and a name that
+// also have an apiVersion, or whose field is called ref, templateRef and the like.
 func References(value any, path []any) []Reference {
 	var found []Reference
 	manifest.Walk(value, path, func(path []any, value any) bool {
@@ -29,7 +29,7 @@ func References(value any, path []any) []Reference {
 	return found
 }
 
-// isReferenceAt says whether a map is a reference. A map with metadata is an object.
+// isReferenceAt reports whether a map is a reference. A map with metadata is an object.
 func isReferenceAt(fields map[string]any, path []any) bool {
 	_, hasKind := fields["kind"].(string)
 	_, hasName := fields["name"].(string)
@@ -48,7 +48,7 @@ func SortedReferences(o Object) []Reference {
 	return found
 }
 
-// Has says whether a template has the object that another one refers to.
+// Has reports whether a template contains the object that another one refers to.
 func (t *Template) Has(from Object, r Reference) bool {
 	if t.objectNames == nil {
 		t.objectNames = newNameIndex(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// SchemaProblems returns what an API server says of an object by the schema of its kind, where that is
-// known. What comes of a made-up value says nothing of the template: the variables of such fields are
-// returned in open. The error is a schemas.VersionError, or that of the context.
+// SchemaProblems returns the problems of an object by the schema of its kind, as an API server reports them, if the
+// kind is known. A problem that may come from a generated value says nothing about the template, so open names the
+// variables of such fields instead. The error is a schemas.VersionError, or that of the context.
 func SchemaProblems(ctx context.Context, s *checks.Subject, t *Template, o Object) (problems []schemas.Problem, open []string, err error) {
 	all, err := o.validate()
 	var notServed *schemas.VersionError
@@ -28,7 +28,7 @@ func SchemaProblems(ctx context.Context, s *checks.Subject, t *Template, o Objec
 	case errors.As(err, &notServed) && !o.VariableAt("apiVersion"):
 		return nil, nil, notServed
 	case err != nil:
-		// Any other error is that of a schema which can't be used, which the checks of CRDs report.
+		// Any other error means that the schema is unusable, which the checks of CRDs report.
 		return nil, nil, ctx.Err()
 	}
 	for _, p := range all {
@@ -42,8 +42,8 @@ func SchemaProblems(ctx context.Context, s *checks.Subject, t *Template, o Objec
 	return problems, open, nil
 }
 
-// IsValid says whether an object passes the schema of its kind. One that does not never comes before
-// a webhook, and what is lost of it would be missed there again.
+// IsValid reports whether an object passes the schema of its kind. An invalid object never reaches a webhook, and a
+// webhook would report its lost fields again.
 func IsValid(ctx context.Context, s *checks.Subject, t *Template, o Object) (bool, error) {
 	problems, _, err := SchemaProblems(ctx, s, t, o)
 	var notServed *schemas.VersionError
@@ -53,12 +53,12 @@ func IsValid(ctx context.Context, s *checks.Subject, t *Template, o Object) (boo
 	return !slices.ContainsFunc(problems, func(p schemas.Problem) bool { return !MayBeFilledIn(s, o, p) }), err
 }
 
-// MayBeFilledIn says whether a webhook may give an object the field that it lacks.
+// MayBeFilledIn reports whether a webhook may set the field that an object lacks.
 func MayBeFilledIn(s *checks.Subject, o Object, p schemas.Problem) bool {
 	return p.Missing && Mutated(s, o.GroupVersionKind().GroupKind())
 }
 
-// Mutated says whether a webhook may change the objects of a kind before they are validated.
+// Mutated reports whether a webhook may change the objects of a kind before they are validated.
 func Mutated(s *checks.Subject, gk schema.GroupKind) bool {
 	if kind, ok := s.KnownKinds().Kind(gk); ok && kind.Core {
 		return kind.Mutated
@@ -76,11 +76,11 @@ func Mutated(s *checks.Subject, gk schema.GroupKind) bool {
 	return false
 }
 
-// mutates says whether a webhook configuration is about a resource.
+// mutates reports whether a webhook configuration matches a resource.
 func mutates(d *manifest.Document, group, resource string) bool {
 	var c admissionv1.MutatingWebhookConfiguration
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &c); err != nil {
-		return true // nobody knows: what is said must be right
+		return true // unknown: report no wrong finding
 	}
 	for _, webhook := range c.Webhooks {
 		for _, rule := range webhook.Rules {
@@ -92,11 +92,11 @@ func mutates(d *manifest.Document, group, resource string) bool {
 	return false
 }
 
-// variableReference finds the variables of a text.
+// variableReference matches the variables of a text.
 var variableReference = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)`)
 
-// GuessedAt says whether a problem may come of a value that was made up: of a variable in the field,
-// in one around it or, for what is said of its content, in one below it.
+// GuessedAt reports whether a problem may come from a generated value: of a variable in the field, in a parent or, for
+// problems of its content, in a field below it.
 func (t *Template) GuessedAt(o Object, p schemas.Problem) bool {
 	if o.Raw == nil {
 		return !p.Unknown && len(t.Guessed) > 0
@@ -119,7 +119,7 @@ func (t *Template) GuessedAt(o Object, p schemas.Problem) bool {
 	return !p.Unknown && t.HoldsGuess(raw, made)
 }
 
-// isHidden says whether a problem may be gone once a variable has the lines of YAML that it stands for.
+// isHidden reports whether a problem may disappear once a variable has its lines of YAML.
 func (t *Template) isHidden(o Object, p schemas.Problem) bool {
 	around := p.Path
 	if p.Missing && len(around) > 0 {
@@ -130,22 +130,22 @@ func (t *Template) isHidden(o Object, p schemas.Problem) bool {
 	})
 }
 
-// hasGuess says whether a text has a variable whose value nobody gave.
+// hasGuess reports whether a text has a variable with a generated value.
 func (t *Template) hasGuess(text string) bool {
 	return slices.ContainsFunc(VariablesIn(text), func(name string) bool { return t.Guessed[name] })
 }
 
-// isGuess says whether a value of the published file has a variable whose value nobody gave.
+// isGuess reports whether a value of the published file has a variable with a generated value.
 func (t *Template) isGuess(raw, made any) bool {
 	text, isText := raw.(string)
 	if !isText {
 		return false
 	}
-	// A default that is empty is there to be replaced.
+	// An empty default has to be replaced.
 	return t.hasGuess(text) || len(VariablesIn(text)) > 0 && (made == nil || made == "")
 }
 
-// isCommonAt says whether a field has a variable that clusterctl sets, with a value that nobody gave.
+// isCommonAt reports whether a field has a variable that clusterctl sets, with a generated value.
 func (t *Template) isCommonAt(o Object, path []any) bool {
 	text, _ := o.Published(path...).(string)
 	return slices.ContainsFunc(VariablesIn(text), func(name string) bool { return t.common[name] })
@@ -165,7 +165,7 @@ func (t *Template) appendGuesses(names []string, raw any) []string {
 	return names
 }
 
-// HoldsGuess says whether a value, or one below it, was made up.
+// HoldsGuess reports whether a value, or one below it, is generated.
 func (t *Template) HoldsGuess(raw, made any) bool {
 	holds := false
 	manifest.Walk(raw, nil, func(path []any, value any) bool {

@@ -22,20 +22,20 @@ import (
 // Template is a cluster template or a ClusterClass definition of the release.
 type Template struct {
 	release.File
-	// objects are what clusterctl makes of the file with the first set of values, the namespace
-	// aside; none where it refuses the file with every set.
+	// objects are the objects that clusterctl renders from the file with the first set of values, with their original
+	// namespaces; empty if it refuses the file with every set.
 	Objects []Object
-	// failures are what clusterctl says where it refuses the file, set by set.
+	// failures are clusterctl's refusals of the file, set by set.
 	Failures []Failure
-	// variables are those of the file, none where clusterctl can't read them.
+	// variables are those of the file; empty if clusterctl can't read them.
 	Variables []templates.Variable
 	Values    map[string]string
-	// strict is why a stricter reader than clusterctl refuses the file once it is rendered, or nil.
+	// strict is the reason of a stricter reader than clusterctl to refuse the rendered file, or nil.
 	Strict *manifest.SyntaxError
-	// blocks are the places where more than a single value is missing, as nobody gave the variable.
+	// blocks are the places where more than a single value is missing, because the variable has no value.
 	Blocks []templates.Block
-	// guessed are variables that a user must set and that have made-up values in objects. common are
-	// those that clusterctl sets, as far as nobody gave them: their values are likely ones.
+	// guessed are variables that a user must set and that have generated values in objects. common are those that
+	// clusterctl sets and that have no given value: their generated values are realistic.
 	Guessed, common map[string]bool
 	// objectNames are the names of objects, read when the first reference is looked up.
 	objectNames *nameIndex
@@ -45,15 +45,15 @@ type Template struct {
 type Object struct {
 	unstructured.Unstructured
 	file string
-	// raw is the document before variables were replaced, or nil where it isn't YAML then.
+	// raw is the document before variables were replaced, or nil if it isn't YAML then.
 	Raw *manifest.Document
 	// index counts the file's objects from 1.
 	Index int
-	// validate holds the object against the schema of its kind, once.
+	// validate validates the object against the schema of its kind, once.
 	validate func() ([]schemas.Problem, error)
 }
 
-// Place returns where a field of the object is in the published file.
+// Place returns the place of a field of the object in the published file.
 func (o Object) Place(path ...any) manifest.Place {
 	place := manifest.Place{
 		File: o.file, Document: o.Index, Path: manifest.FieldPath(path...), Object: manifest.ObjectOf(o.Unstructured),
@@ -65,14 +65,14 @@ func (o Object) Place(path ...any) manifest.Place {
 	return place
 }
 
-// Failure is what clusterctl says of a file with one set of values.
+// Failure is clusterctl's refusal of a file with one set of values.
 type Failure struct {
-	// set is the name of the set of values, or "" for guessed ones.
+	// set is the name of the set of values, or "" for generated ones.
 	Set string
 	Err error
 }
 
-// render lets clusterctl's own code make objects of a file, with each set of values that fits it.
+// render renders the objects of a file with clusterctl's code, with each set of values that fits it.
 func render(ctx context.Context, s *checks.Subject, f release.File) *Template {
 	t := &Template{File: f}
 	for _, set := range valueSets(s, f.Name) {
@@ -85,7 +85,7 @@ func render(ctx context.Context, s *checks.Subject, f release.File) *Template {
 		t.Variables = samples.Variables
 		made, err := repository.NewTemplate(repository.TemplateInput{
 			RawArtifact: f.Data, ConfigVariablesClient: given(samples.Values), Processor: templates.NewProcessor(),
-			TargetNamespace: "", // what clusterctl moves to the user's namespace is to be seen as it was
+			TargetNamespace: "", // keeps the original namespaces
 		})
 		if err != nil {
 			t.Failures = append(t.Failures, Failure{Set: set.Name, Err: err})
@@ -104,7 +104,7 @@ func render(ctx context.Context, s *checks.Subject, f release.File) *Template {
 	return t
 }
 
-// knownToSamples is what values are made up to fit.
+// knownToSamples are the schemas that generated values fit.
 var knownToSamples = checks.OnceValue(func(s *checks.Subject) *templates.Known {
 	known := &templates.Known{Kinds: s.KnownKinds()}
 	for _, r := range append([]*release.Release{s.Release}, s.With...) {
@@ -117,8 +117,8 @@ var knownToSamples = checks.OnceValue(func(s *checks.Subject) *templates.Known {
 	return known
 })
 
-// guessed returns the variables whose values are made up: nobody gave them, or their defaults have others
-// of which that is so.
+// guessed returns the variables with generated values: those without a given value, or whose default contains such a
+// variable.
 func guessed(samples *templates.Samples) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range samples.MadeUp {
@@ -149,14 +149,14 @@ func valueSets(s *checks.Subject, file string) []release.SampleValues {
 	return sets
 }
 
-// place joins rendered objects with the documents of the published file they come from. Where that is
-// no YAML, or none for a reader that is stricter than clusterctl, the rendered file is read as well.
+// place joins rendered objects with the documents of the published file they come from. If the published file is not
+// YAML, or not for a reader that is stricter than clusterctl, it also reads the rendered file.
 func (t *Template) place(ctx context.Context, s *checks.Subject, published *templates.Published, made []unstructured.Unstructured) {
 	var documents []*manifest.Document
 	if published != nil {
 		documents = published.Documents
 	} else if rendered, err := templates.NewProcessor().Process(t.Data, given(t.Values).Get); err == nil && bytes.IndexByte(t.Data, 0) < 0 {
-		// clusterctl takes a NUL for the file's end, so that what it renders has none.
+		// clusterctl treats a NUL as the end of the file, so the rendered file has none.
 		_, err = manifest.Parse(t.Name, rendered)
 		errors.As(err, &t.Strict)
 	} else {
@@ -178,19 +178,19 @@ func (t *Template) place(ctx context.Context, s *checks.Subject, published *temp
 	}
 }
 
-// MayHaveMore says whether variables without values may stand for more objects.
+// MayHaveMore reports whether variables without values may stand for more objects.
 func (t *Template) MayHaveMore() bool {
 	return slices.ContainsFunc(t.Blocks, func(b templates.Block) bool { return b.Objects || b.Document == nil })
 }
 
-// MayNameMore says whether variables without values may stand for fields that name objects.
+// MayNameMore reports whether variables without values may stand for fields that name objects.
 func (t *Template) MayNameMore() bool {
 	return slices.ContainsFunc(t.Blocks, func(b templates.Block) bool {
 		return b.Objects || len(b.Path) == 0 || b.Path[0] != "metadata"
 	})
 }
 
-// given are values as clusterctl's configuration has them.
+// given are values in the form of clusterctl's configuration.
 type given map[string]string
 
 // Get implements clusterctl's VariablesClient.
@@ -204,7 +204,7 @@ func (g given) Get(name string) (string, error) {
 // Set implements clusterctl's VariablesClient.
 func (g given) Set(name, value string) { g[name] = value }
 
-// Cause returns the innermost error: clusterctl puts whole documents into the words around it.
+// Cause returns the innermost error: clusterctl adds whole documents to the text around it.
 func Cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

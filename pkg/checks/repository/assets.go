@@ -19,7 +19,7 @@ var assetsComplete = checks.Check{
 	Source: sourceRepository,
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		if s.Source == nil || s.Config == nil {
-			return nil // nobody knows what the tree has
+			return nil // the tree is unknown
 		}
 		if err := reportEntries(s, report); err != nil {
 			return err
@@ -28,7 +28,7 @@ var assetsComplete = checks.Check{
 	},
 }
 
-// reportEntries looks for what the provider's entry in the release file names.
+// reportEntries reports missing files of the provider's entry in the release file.
 func reportEntries(s *checks.Subject, report checks.Report) error {
 	for _, asset := range slices.Concat(s.Config.Templates, s.Config.ClusterClasses, s.Config.Files) {
 		source := asset.Kustomize
@@ -44,7 +44,7 @@ func reportEntries(s *checks.Subject, report checks.Report) error {
 				continue
 			}
 			report(checks.Finding{
-				Message: fmt.Sprintf("there is no %s, which %s makes of %s: who looks for it in the release does not find it", name, release.ConfigFile, source),
+				Message: fmt.Sprintf("the release has no %s, which %s creates from %s: users do not find it", name, release.ConfigFile, source),
 				Fix:     "build the release again, and publish all of its files",
 			})
 		}
@@ -52,7 +52,7 @@ func reportEntries(s *checks.Subject, report checks.Report) error {
 	return nil
 }
 
-// namesOf returns the names that the files of an entry have in the release.
+// namesOf returns the names of an entry's files in the release.
 func namesOf(s *checks.Subject, asset release.AssetConfig) ([]string, error) {
 	if asset.As != "" {
 		return []string{asset.As}, nil
@@ -71,8 +71,8 @@ func namesOf(s *checks.Subject, asset release.AssetConfig) ([]string, error) {
 	return names, nil
 }
 
-// reportForgotten looks for templates and classes of the tree that no entry of the release file names.
-// Those of a name that the release has are taken for copies.
+// reportForgotten reports templates and classes of the tree that no entry of the release file names. It treats files
+// with the name of a release file as copies.
 func reportForgotten(s *checks.Subject, report checks.Report) error {
 	files, err := templates.Unnamed(s.Source.Tree, s.Source.Config)
 	if err != nil {
@@ -85,8 +85,8 @@ func reportForgotten(s *checks.Subject, report checks.Report) error {
 		}
 		said[path.Base(f.Path)] = true
 		report(checks.Finding{
-			Message: fmt.Sprintf("the tree has %s, and no entry of %s names it: users do not get it", f.Path, release.ConfigFile),
-			Fix:     fmt.Sprintf("add 'path: %s' under %s, or keep it in a folder called testdata or e2e where it is for tests only", f.Path, f.Field),
+			Message: fmt.Sprintf("the tree has %s, but no entry of %s names it: users do not get it", f.Path, release.ConfigFile),
+			Fix:     fmt.Sprintf("add 'path: %s' under %s, or move it to a folder called testdata or e2e if it is for tests only", f.Path, f.Field),
 		})
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package repository has the checks of the files that a release has, and of their names.
+// Package repository has the checks of a release's files and their names.
 package repository
 
 import "github.com/clusterctl-release/clusterctl-release/pkg/checks"

@@ -26,7 +26,7 @@ var componentsPresent = checks.Check{
 			return nil
 		}
 		report(checks.Finding{
-			Message: fmt.Sprintf("there is no %s: clusterctl can't install the release", s.Release.Provider.ComponentsFile()),
+			Message: fmt.Sprintf("%s is missing: clusterctl can't install the release", s.Release.Provider.ComponentsFile()),
 			Fix:     "publish the components YAML under that name",
 		})
 		return nil
@@ -42,8 +42,8 @@ var metadataPresent = checks.Check{
 			return nil
 		}
 		report(checks.Finding{
-			Message: "there is no metadata.yaml: clusterctl installs no version of a provider whose newest release lacks it",
-			Fix:     "publish the tree's metadata.yaml with every release; `clusterctl release metadata add` begins one",
+			Message: "metadata.yaml is missing: clusterctl installs no version of a provider whose newest release lacks it",
+			Fix:     "publish the tree's metadata.yaml with every release; `clusterctl release metadata add` creates it",
 		})
 		return nil
 	},
@@ -61,8 +61,8 @@ var defaultTemplate = checks.Check{
 			return nil
 		}
 		report(checks.Finding{
-			Message: "there is no cluster-template.yaml: `clusterctl generate cluster` needs a --flavor with this provider",
-			Fix:     "publish the template that most users want under that name",
+			Message: "cluster-template.yaml is missing: `clusterctl generate cluster` needs a --flavor with this provider",
+			Fix:     "publish the most common template under that name",
 		})
 		return nil
 	},
@@ -85,8 +85,8 @@ var fileNames = checks.Check{
 	},
 }
 
-// misnamed says what is wrong with the name of a file that clusterctl does not read, where it looks
-// like one that clusterctl should.
+// misnamed returns what is wrong with the name of a file that clusterctl does not read although it looks like one that
+// clusterctl should read.
 func misnamed(r *release.Release, f release.File) (message, fix string) {
 	stem := strings.TrimSuffix(f.Name, path.Ext(f.Name))
 	switch {
@@ -97,8 +97,8 @@ func misnamed(r *release.Release, f release.File) (message, fix string) {
 	case path.Ext(f.Name) != ".yaml":
 		return "", ""
 	case strings.HasSuffix(stem, "-components"):
-		return fmt.Sprintf("clusterctl reads %s of a provider of this type, and not this file", r.Provider.ComponentsFile()),
-			"rename it, or leave it out of the release"
+		return fmt.Sprintf("for a provider of this type clusterctl reads %s, not this file", r.Provider.ComponentsFile()),
+			"rename it, or remove it from the release"
 	case strings.HasPrefix(stem, "cluster-template"):
 		return "clusterctl finds cluster-template.yaml and cluster-template-FLAVOR.yaml only", "rename it to cluster-template-FLAVOR.yaml"
 	case f.HasKind("ClusterClass"):
@@ -124,7 +124,7 @@ var version = checks.Check{
 
 var providerName = checks.Check{
 	ID: "provider-name", Group: checks.Repository, Severity: checks.Error,
-	Title:  "The provider's name is one that clusterctl takes",
+	Title:  "clusterctl accepts the provider's name",
 	Source: "clusterctl provider contract, Adding a provider to clusterctl",
 	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
 		if err := s.Release.Provider.Validate(); err != nil {

@@ -26,19 +26,19 @@ const (
 	sourceMove        = "clusterctl provider contract, Additional notes, Move"
 )
 
-// isResourceSet says whether an object is a ClusterResourceSet.
+// isResourceSet reports whether an object is a ClusterResourceSet.
 func isResourceSet(o rendered.Object) bool {
 	gvk := o.GroupVersionKind()
 	return gvk.Group == addonsv1.GroupVersion.Group && gvk.Kind == "ClusterResourceSet"
 }
 
-// resource is what a ClusterResourceSet lists.
+// resource is an entry in the list of a ClusterResourceSet.
 type resource struct {
 	kind, name string
 	path       []any
 }
 
-// resourcesOf returns the resources that a ClusterResourceSet lists, those whose names a user gives aside.
+// resourcesOf returns the resources that a ClusterResourceSet lists, without those whose names users set.
 func resourcesOf(t *rendered.Template, o rendered.Object) []resource {
 	var listed []resource
 	for i, fields := range manifest.Maps(o.Object, "spec", "resources") {
@@ -52,7 +52,7 @@ func resourcesOf(t *rendered.Template, o rendered.Object) []resource {
 
 var templateResourceSet = checks.Check{
 	ID: "template-resource-set", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "What a ClusterResourceSet lists is in the template, and applies to its Cluster",
+	Title:  "The resources of a ClusterResourceSet are in the template, and apply to its Cluster",
 	Source: sourceResourceSet,
 	Run: rendered.All.EachObject(func(_ context.Context, _ *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
 		if !isResourceSet(o) {
@@ -68,8 +68,8 @@ var templateResourceSet = checks.Check{
 	}),
 }
 
-// reportResource looks for a listed resource. A Secret that is not there may be one that a controller
-// makes at run time; nobody makes ConfigMaps so.
+// reportResource reports a wrong or missing resource. A controller may create a missing Secret at run time, but never a
+// ConfigMap.
 func reportResource(t *rendered.Template, o rendered.Object, r resource, report checks.Report) {
 	find := func(kind string) int {
 		return slices.IndexFunc(t.Objects, func(other rendered.Object) bool {
@@ -80,7 +80,7 @@ func reportResource(t *rendered.Template, o rendered.Object, r resource, report 
 		found := t.Objects[i]
 		if kind, _ := found.Object["type"].(string); r.kind == "Secret" && kind != string(addonsv1.ClusterResourceSetSecretType) && !t.GuessedAt(found, schemas.Problem{Path: []any{"type"}}) {
 			report(checks.Finding{Place: found.Place("type"),
-				Message: fmt.Sprintf("the ClusterResourceSet %s lists the Secret, and Cluster API applies none but those of type %s: this one is %q", o.GetName(), addonsv1.ClusterResourceSetSecretType, kind),
+				Message: fmt.Sprintf("the ClusterResourceSet %s lists the Secret, but Cluster API applies only Secrets of type %s: this one is %q", o.GetName(), addonsv1.ClusterResourceSetSecretType, kind),
 				Fix:     "write type: " + string(addonsv1.ClusterResourceSetSecretType)})
 		}
 		return
@@ -88,26 +88,26 @@ func reportResource(t *rendered.Template, o rendered.Object, r resource, report 
 	for _, other := range []string{"ConfigMap", "Secret"} {
 		if find(other) >= 0 {
 			report(checks.Finding{Place: o.Place(r.path...),
-				Message: fmt.Sprintf("the template has %s as a %s, and not as a %s: Cluster API does not find it", r.name, other, r.kind),
-				Fix:     "name the kind that it has"})
+				Message: fmt.Sprintf("the template has %s as a %s, not as a %s: Cluster API does not find it", r.name, other, r.kind),
+				Fix:     "use the kind of the object"})
 			return
 		}
 	}
 	if r.kind == "ConfigMap" {
 		report(checks.Finding{Place: o.Place(r.path...),
-			Message: fmt.Sprintf("there is no ConfigMap %s in the template: what it has is not applied until somebody makes it", r.name),
-			Fix:     "put the ConfigMap into " + t.Name + ", or fix the name"})
+			Message: fmt.Sprintf("the template has no ConfigMap %s: its content is not applied until somebody creates it", r.name),
+			Fix:     "add the ConfigMap to " + t.Name + ", or correct the name"})
 	}
 }
 
-// reportSelector holds the labels of the template's Clusters against a ClusterResourceSet's selector.
+// reportSelector compares the labels of the template's Clusters with a ClusterResourceSet's selector.
 func reportSelector(t *rendered.Template, o rendered.Object, report checks.Report) {
 	path := []any{"spec", "clusterSelector"}
 	var selector metav1.LabelSelector
 	fields := manifest.Map(o.Object, "spec", "clusterSelector")
 	if fields == nil || t.GuessedAt(o, schemas.Problem{Path: path}) ||
 		runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector) != nil {
-		return // template-schema has the wrong type
+		return // template-schema reports the wrong type
 	}
 	chosen, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {
@@ -127,14 +127,14 @@ func reportSelector(t *rendered.Template, o rendered.Object, report checks.Repor
 	}
 	if clusters > 0 {
 		report(checks.Finding{Place: o.Place(path...),
-			Message: fmt.Sprintf("the template's Cluster has no labels that %s selects: nothing of the ClusterResourceSet is applied to it", chosen),
-			Fix:     "give the Cluster the labels, or fix the selector"})
+			Message: fmt.Sprintf("the selector %s does not match the labels of the template's Cluster: the ClusterResourceSet does not apply to it", chosen),
+			Fix:     "add the labels to the Cluster, or correct the selector"})
 	}
 }
 
 var templateSecretOwner = checks.Check{
 	ID: "template-secret-owner", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "`clusterctl move` takes the Secrets of templates along",
+	Title:  "`clusterctl move` moves the Secrets of templates",
 	Source: sourceMove,
 	Run: rendered.All.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		for i, o := range t.Objects {
@@ -142,11 +142,11 @@ var templateSecretOwner = checks.Check{
 				continue
 			}
 			finding := checks.Finding{Place: o.Place(),
-				Message: "nothing owns the Secret and no label moves it: `clusterctl move` leaves it behind, and it stays when the Cluster is deleted",
+				Message: "the Secret has neither an owner nor a move label: `clusterctl move` leaves it behind, and it stays when the Cluster is deleted",
 				Fix:     fmt.Sprintf("label it %s: \"\"", clusterctlv1.ClusterctlMoveLabel)}
 			if t.IsNamed(i) && mayOwnSecrets(s) {
 				finding.Severity = checks.Note
-				finding.Message = "nothing in the template owns the Secret and no label moves it: unless the manager, which may update it, makes a Cluster its owner, `clusterctl move` leaves it behind, and it stays when the Cluster is deleted"
+				finding.Message = "the Secret has neither an owner in the template nor a move label: unless the manager, which may update it, makes a Cluster its owner, `clusterctl move` leaves it behind, and it stays when the Cluster is deleted"
 			}
 			report(finding)
 		}
@@ -154,16 +154,15 @@ var templateSecretOwner = checks.Check{
 	}),
 }
 
-// mayOwnSecrets says whether the provider's roles allow to change Secrets, as who makes itself the
-// owner of one must.
+// mayOwnSecrets reports whether the provider's roles allow to change Secrets, which setting an owner requires.
 func mayOwnSecrets(s *checks.Subject) bool {
 	return slices.ContainsFunc(installed.Rules(s, "Role", "ClusterRole"), func(r installed.Rule) bool {
 		return r.Grants("", "secrets", "update") || r.Grants("", "secrets", "patch")
 	})
 }
 
-// moves says whether `clusterctl move` takes a Secret along: it has one of the labels, an owner, the
-// name of one of the Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
+// moves reports whether `clusterctl move` moves a Secret: it has a move label, an owner, the name of one of the
+// Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
 func moves(t *rendered.Template, o rendered.Object) bool {
 	if o.HasMoveLabel() || len(o.GetOwnerReferences()) > 0 {
 		return true

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// expand returns the paths that a pattern stands for in an object: "*" is every item of a list.
+// expand returns the paths in an object that match a pattern: "*" is every item of a list.
 func expand(o rendered.Object, pattern []any) [][]any {
 	i := slices.Index(pattern, any("*"))
 	if i < 0 {
@@ -26,18 +26,18 @@ func expand(o rendered.Object, pattern []any) [][]any {
 
 var templateClusterScopedObject = checks.Check{
 	ID: "template-cluster-scoped-object", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "The objects of templates and ClusterClasses are in a namespace",
+	Title:  "The objects of templates and ClusterClasses are namespaced",
 	Source: sourceTemplateNamespace,
 	Run: rendered.All.EachObject(func(_ context.Context, s *checks.Subject, _ *rendered.Template, o rendered.Object, report checks.Report) error {
-		if o.GetKind() == "Namespace" || !rendered.IsClusterScoped(s, o) { // template-namespace-object has the former
+		if o.GetKind() == "Namespace" || !rendered.IsClusterScoped(s, o) { // template-namespace-object reports Namespaces
 			return nil
 		}
 		finding := checks.Finding{Place: o.Place(),
-			Message: fmt.Sprintf("a %s is in no namespace: all clusters share it, and who generates another one overwrites it", o.GetKind()),
-			Fix:     "let administrators make it once, and document it; or use a kind that is namespaced"}
+			Message: fmt.Sprintf("a %s is cluster-scoped: all clusters share it, and a template of another cluster overwrites it", o.GetKind()),
+			Fix:     "document that administrators create it once, or use a namespaced kind"}
 		if name, _ := o.Published("metadata", "name").(string); len(rendered.VariablesIn(name)) > 0 {
 			finding.Severity = checks.Note
-			finding.Message = fmt.Sprintf("a %s is in no namespace: users need rights to the whole management cluster, and it stays when the Cluster is deleted", o.GetKind())
+			finding.Message = fmt.Sprintf("a %s is cluster-scoped: users need permissions for the whole management cluster, and it stays when the Cluster is deleted", o.GetKind())
 		}
 		report(finding)
 		return nil
@@ -46,26 +46,26 @@ var templateClusterScopedObject = checks.Check{
 
 var templateUnreferencedObject = checks.Check{
 	ID: "template-unreferenced-object", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "What only serves others is named by one of them",
+	Title:  "Objects that only serve others are referenced",
 	Source: "clusterctl provider contract, OwnerReferences chain",
 	Run: rendered.All.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		if t.MayNameMore() {
-			return nil // the variable may stand for what names it
+			return nil // the variable may contain the reference
 		}
 		for i, o := range t.Objects {
 			if !rendered.OnlyServes(s, o) || t.IsNamed(i) || isMissed(s, t, o) {
 				continue
 			}
 			report(checks.Finding{Place: o.Place("metadata", "name"),
-				Message: fmt.Sprintf("nothing in %s names this %s: it does nothing, gets no owner, stays when the cluster is deleted, and `clusterctl move` leaves it behind", t.Name, o.GetKind()),
-				Fix:     "fix the reference that is meant for it, or take it out"})
+				Message: fmt.Sprintf("no object in %s names this %s: it has no effect, gets no owner, stays when the cluster is deleted, and `clusterctl move` leaves it behind", t.Name, o.GetKind()),
+				Fix:     "correct the reference to it, or remove it"})
 		}
 		return nil
 	}),
 }
 
-// isMissed says whether a reference to nothing may be meant for an object, of which other checks speak:
-// one to its kind by another name, or to its name by a kind that there is not.
+// isMissed reports whether a broken reference may be intended for an object: a reference to its kind with another name,
+// or to its name with an undefined kind. Other checks report such references.
 func isMissed(s *checks.Subject, t *rendered.Template, wanted rendered.Object) bool {
 	for _, o := range t.Objects {
 		for _, r := range rendered.SortedReferences(o) {

@@ -17,24 +17,24 @@ import (
 
 var templateRefNamespace = checks.Check{
 	ID: "template-ref-namespace", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "The references of templates name no fixed namespace",
+	Title:  "The references of templates have no fixed namespace",
 	Source: sourceTemplateNamespace,
 	Run: rendered.Templates.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		objects := fixedObjects(t)
 		for _, r := range fixedRefs(s, t) {
 			if _, ok := objects[r.fixedName]; ok {
-				continue // template-object-namespace says so of an object of the file
+				continue // template-object-namespace reports objects of the file
 			}
 			report(checks.Finding{Place: r.from.Place(r.path...), Cause: r.namespace,
-				Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", r.namespace),
-				Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
+				Message: fmt.Sprintf("the reference has the namespace %q, which clusterctl does not change: with another --target-namespace it does not point to the template's objects", r.namespace),
+				Fix:     "write namespace: ${NAMESPACE}, or remove it; use a variable with this default for an object in another namespace"})
 		}
 		return nil
 	}),
 }
 
-// fixedName names an object in a namespace that isn't a variable, in the words of the published file.
-// The kind is empty in references that name none.
+// fixedName identifies an object in a namespace that isn't a variable, in the words of the published file. The kind is
+// empty in references without one.
 type fixedName struct {
 	kind, namespace, name string
 }
@@ -43,12 +43,11 @@ type fixedName struct {
 type fixedRef struct {
 	fixedName
 	from rendered.Object
-	// path is that of the namespace.
+	// path is the path of the namespace.
 	path []any
 }
 
-// fixedObjects returns the objects of a template with a fixed namespace, each by its name with and
-// without the kind.
+// fixedObjects returns the objects of a template with a fixed namespace, each under its name with and without the kind.
 func fixedObjects(t *rendered.Template) map[fixedName]rendered.Object {
 	objects := map[fixedName]rendered.Object{}
 	for _, o := range t.Objects {
@@ -63,13 +62,13 @@ func fixedObjects(t *rendered.Template) map[fixedName]rendered.Object {
 	return objects
 }
 
-// fixedRefs returns the references of a template that keep a fixed namespace. clusterctl replaces that
-// of a binding's subjects, and the API server drops a field that the kind does not have.
+// fixedRefs returns the references of a template that keep a fixed namespace. clusterctl replaces the namespace of a
+// binding's subjects, and the API server drops a field that the kind does not have.
 func fixedRefs(s *checks.Subject, t *rendered.Template) []fixedRef {
 	var refs []fixedRef
 	for _, o := range t.Objects {
 		if o.Raw == nil {
-			continue // nobody knows what is fixed
+			continue // the fixed fields are unknown
 		}
 		isBinding := o.GetKind() == "RoleBinding" || o.GetKind() == "ClusterRoleBinding"
 		for _, r := range namespacedRefs(o.Raw.Object.Object) {
@@ -82,15 +81,14 @@ func fixedRefs(s *checks.Subject, t *rendered.Template) []fixedRef {
 	return refs
 }
 
-// isDropped says whether the API server drops a field that the kind does not have, of which
-// template-schema speaks.
+// isDropped reports whether the API server drops a field that the kind does not have, which template-schema reports.
 func isDropped(s *checks.Subject, o rendered.Object, path []any) bool {
 	kind, ok := s.KnownKinds().Kind(o.GroupVersionKind().GroupKind())
 	return ok && !slices.Contains(kind.VersionsWith(path), o.GroupVersionKind().Version)
 }
 
-// namespacedRefs returns the references of an object that name a namespace: maps with a name next to it
-// that have a kind, or that are called as references to Secrets and the like are.
+// namespacedRefs returns the references of an object with a namespace: maps with a name that have a kind, or whose
+// field is called like references to Secrets and the like.
 func namespacedRefs(object map[string]any) []rendered.Reference {
 	var refs []rendered.Reference
 	manifest.Walk(object, nil, func(path []any, value any) bool {
@@ -100,12 +98,12 @@ func namespacedRefs(object map[string]any) []rendered.Reference {
 		if hasName && manifest.Text(fields, "namespace") != "" && (hasKind || isCalledReference(manifest.FieldName(path))) {
 			refs = append(refs, rendered.Reference{Reference: manifest.ReferenceOf(fields), Path: slices.Clone(path)})
 		}
-		return len(path) == 0 || path[len(path)-1] != "metadata" // an object's own, or that of one it makes
+		return len(path) == 0 || path[len(path)-1] != "metadata" // metadata of an object or a template in it
 	})
 	return refs
 }
 
-// isCalledReference says whether a field is called as references to objects are.
+// isCalledReference reports whether a field has the name of a reference to objects.
 func isCalledReference(field string) bool {
 	return slices.ContainsFunc([]string{"Ref", "Refs", "Reference", "Secret", "ConfigMap"}, func(ending string) bool { return strings.HasSuffix(field, ending) })
 }
@@ -115,38 +113,38 @@ var templateRefKind = checks.Check{
 	Title:  "The kinds of objects and references are defined by the release, or by Cluster API",
 	Source: sourceInfraRefs,
 	Run: rendered.All.EachObject(func(_ context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
-		if len(s.CRDs()) > 0 { // else components-present and components-parse say so
+		if len(s.CRDs()) > 0 { // else components-present and components-parse report it
 			reportKind(s, t, o, report)
 		}
 		return nil
 	}),
 }
 
-// reportKind looks up the kind of an object and those that it refers to.
+// reportKind checks the kind of an object and the kinds that it refers to.
 func reportKind(s *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) {
 	if gk := o.GroupVersionKind().GroupKind(); isUndefined(s, gk) && !o.VariableAt("apiVersion") && !o.VariableAt("kind") {
 		report(checks.Finding{Place: o.Place("kind"), Cause: gk.String(),
 			Message: undefined(s, gk) + ": the API server refuses the object",
-			Fix:     "fix the kind, or check the release --with that of the provider that it belongs to"})
+			Fix:     "correct the kind, or check the release --with the release of its provider"})
 	}
 	for _, r := range rendered.SortedReferences(o) {
 		gk := r.GroupKind()
 		if isUndefined(s, gk) && !t.GuessedAt(o, schemas.Problem{Path: manifest.Join(r.Path, "kind")}) {
 			report(checks.Finding{Place: o.Place(manifest.Join(r.Path, "kind")...), Cause: gk.String(),
-				Message: undefined(s, gk) + ": Cluster API never finds what the reference names",
-				Fix:     "fix the reference, or check the release --with that of the provider that it belongs to"})
+				Message: undefined(s, gk) + ": Cluster API never finds the object of the reference",
+				Fix:     "correct the reference, or check the release --with the release of its provider"})
 		}
 	}
 }
 
-// sharedGroups are those in which providers that are not here have kinds as well.
+// sharedGroups are groups in which other providers have kinds as well.
 var sharedGroups = []string{
 	"bootstrap." + clusterv1.GroupVersion.Group, "controlplane." + clusterv1.GroupVersion.Group,
 	"addons." + clusterv1.GroupVersion.Group, "ipam." + clusterv1.GroupVersion.Group,
 }
 
-// isUndefined says whether a kind is in a group whose kinds are all known, Cluster API's own or one of
-// this provider's, and is none of them.
+// isUndefined reports whether a kind is missing in a group whose kinds are all known: Cluster API's own groups and
+// those of this provider.
 func isUndefined(s *checks.Subject, gk schema.GroupKind) bool {
 	if _, known := s.KnownKinds().Kind(gk); known || gk.Group == "" {
 		return false
@@ -162,9 +160,9 @@ func isUndefined(s *checks.Subject, gk schema.GroupKind) bool {
 	return gk.Group == clusterv1.GroupVersion.Group || slices.ContainsFunc(s.CRDs(), func(crd checks.CRD) bool { return crd.Spec.Group == gk.Group })
 }
 
-// undefined says that a kind is not defined, and where one that is called alike is.
+// undefined says that a kind is not defined, and names a similar kind.
 func undefined(s *checks.Subject, gk schema.GroupKind) string {
-	text := fmt.Sprintf("neither this release nor Cluster API has a kind %s in group %s", gk.Kind, gk.Group)
+	text := fmt.Sprintf("neither this release nor Cluster API defines a kind %s in group %s", gk.Kind, gk.Group)
 	for _, k := range s.KnownKinds().All() {
 		if strings.EqualFold(k.Kind, gk.Kind) {
 			return text + fmt.Sprintf(", but %s in %s", k.Kind, k.Group)

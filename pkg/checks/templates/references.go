@@ -20,25 +20,25 @@ const (
 	sourceClusterLabel = "Cluster API book, Labels and Annotations, cluster.x-k8s.io/cluster-name"
 )
 
-// ownedRefs are the fields by which a Cluster's objects hold what they are made of. What other
-// references name, such as credentials, may be in the cluster already.
+// ownedRefs are the fields with which a Cluster's objects refer to their parts. Objects of other references, such as
+// credentials, may already be in the cluster.
 var ownedRefs = []string{"controlPlaneRef", "infrastructureRef", "configRef"}
 
 var templateRefResolves = checks.Check{
 	ID: "template-ref-resolves", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "The objects of a template that are made of others have them in the template",
+	Title:  "The parts of a template's objects are in the template",
 	Source: sourceInfraRefs,
 	Run: rendered.Templates.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		if t.MayHaveMore() {
-			return nil // more objects may come with the variable
+			return nil // the variable may contain more objects
 		}
 		for _, o := range t.Objects {
 			for _, r := range ownReferences(o) {
-				// Of a kind that there is not, template-ref-kind speaks.
+				// template-ref-kind reports undefined kinds.
 				if !t.Has(o, r) && !t.GuessedAt(o, schemas.Problem{Path: r.Path}) && !isUndefined(s, r.GroupKind()) {
 					report(checks.Finding{Place: o.Place(append(r.Path, "name")...),
-						Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.Kind, r.Name, o.GetKind()),
-						Fix:     "put the object into " + t.Name + ", or fix the reference"})
+						Message: fmt.Sprintf("the template has no %s %s: the %s waits for it forever", r.Kind, r.Name, o.GetKind()),
+						Fix:     "add the object to " + t.Name + ", or correct the reference"})
 				}
 			}
 		}
@@ -46,8 +46,7 @@ var templateRefResolves = checks.Check{
 	}),
 }
 
-// ownReferences returns the references of an object of Cluster API's core or of a control plane to
-// what it is made of.
+// ownReferences returns the references of an object of Cluster API's core or of a control plane to its parts.
 func ownReferences(o rendered.Object) []rendered.Reference {
 	group := o.GroupVersionKind().Group
 	if group != clusterv1.GroupVersion.Group && group != "controlplane."+clusterv1.GroupVersion.Group || o.IsCore("ClusterClass") {
@@ -74,7 +73,7 @@ var templateRefVersion = checks.Check{
 	}),
 }
 
-// reportRefVersion looks a reference's version up in the CRD of its kind, where that is known.
+// reportRefVersion checks a reference's version against the CRD of its kind, if that is known.
 func reportRefVersion(s *checks.Subject, t *rendered.Template, o rendered.Object, r rendered.Reference, report checks.Report) {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil || gv.Group == "" || t.GuessedAt(o, schemas.Problem{Path: append(slices.Clone(r.Path), "apiVersion")}) {
@@ -85,7 +84,7 @@ func reportRefVersion(s *checks.Subject, t *rendered.Template, o rendered.Object
 		return
 	}
 	report(checks.Finding{Place: o.Place(append(slices.Clone(r.Path), "apiVersion")...), Cause: gv.WithKind(r.Kind).String(),
-		Message: fmt.Sprintf("it refers to %s in version %s, and served are %s: Cluster API can't read the object by it", r.Kind, gv.Version, strings.Join(kind.Served(), ", ")),
+		Message: fmt.Sprintf("it refers to %s in version %s, but the served versions are %s: Cluster API can't read the object", r.Kind, gv.Version, strings.Join(kind.Served(), ", ")),
 		Fix:     "name a version that is served"})
 }
 
@@ -105,7 +104,7 @@ var templateClusterName = checks.Check{
 	}),
 }
 
-// reportClusterName looks at the fields and labels of an object of the core that name a Cluster.
+// reportClusterName checks the fields and labels of an object of the core that name a Cluster.
 func reportClusterName(t *rendered.Template, o rendered.Object, clusters []string, report checks.Report) {
 	paths := [][]any{{"metadata", "labels", clusterv1.ClusterNameLabel}}
 	if o.GroupVersionKind().Group == clusterv1.GroupVersion.Group {
@@ -123,7 +122,7 @@ func reportClusterName(t *rendered.Template, o rendered.Object, clusters []strin
 			continue
 		}
 		report(checks.Finding{Place: o.Place(path...), Cause: t.Name + " " + name,
-			Message: fmt.Sprintf("it is for the cluster %q, and the template's is %q: Cluster API does not find the one from the other", name, strings.Join(clusters, `", "`)),
+			Message: fmt.Sprintf("it names the cluster %q, but the template's Cluster is %q: Cluster API does not connect the two", name, strings.Join(clusters, `", "`)),
 			Fix:     "write ${CLUSTER_NAME}, as the Cluster does"})
 	}
 }

@@ -25,7 +25,7 @@ const (
 
 var templateRendered = checks.Check{
 	ID: "template-rendered", Group: checks.Templates, Severity: checks.Error,
-	Title:  "Cluster templates and ClusterClasses are YAML once clusterctl has rendered them",
+	Title:  "Cluster templates and ClusterClasses are valid YAML after clusterctl has rendered them",
 	Source: sourceTemplates,
 	Run: rendered.All.Each(func(ctx context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		if _, err := variableError(t); err != nil {
@@ -39,8 +39,8 @@ var templateRendered = checks.Check{
 		}
 		if t.Strict == nil && slices.ContainsFunc(t.Objects, func(o rendered.Object) bool { return o.Raw == nil }) {
 			report(checks.Finding{Place: s.At(t.Name), Severity: checks.Note,
-				Message: "the file is YAML only once its variables are replaced, and nothing tells which fields have them: those without sample values are not checked",
-				Fix:     "give sampleValues in " + release.ConfigFile + ", or let each variable stand for a value of its own"})
+				Message: "the file is YAML only after its variables are replaced, so the fields of the variables are unknown: those without sample values are not checked",
+				Fix:     "add sampleValues in " + release.ConfigFile + ", or let each variable be a single value"})
 		}
 		if t.Strict != nil {
 			report(strictFinding(t, s))
@@ -52,17 +52,17 @@ var templateRendered = checks.Check{
 	}),
 }
 
-// renderFinding says why clusterctl refuses a file.
+// renderFinding returns the finding for a file that clusterctl refuses.
 func renderFinding(t *rendered.Template, s *checks.Subject, f rendered.Failure) checks.Finding {
 	place := s.At(t.Name)
 	if f.Set != "" {
 		return checks.Finding{Place: place, Message: fmt.Sprintf("clusterctl refuses it with the sample values %q: %s", f.Set, rendered.Cause(f.Err)),
 			Fix: "fix the template, or the values under sampleValues"}
 	}
-	return checks.Finding{Place: place, Message: "clusterctl refuses it: " + rendered.Cause(f.Err), Fix: "fix the template; `clusterctl release templates render` shows what clusterctl makes of it"}
+	return checks.Finding{Place: place, Message: "clusterctl refuses it: " + rendered.Cause(f.Err), Fix: "fix the template; `clusterctl release templates render` shows the result"}
 }
 
-// blocksFinding says which variables stand for whole parts of a file, so that those parts are not checked.
+// blocksFinding names the variables that stand for whole parts of a file, which are not checked.
 func blocksFinding(t *rendered.Template, s *checks.Subject) checks.Finding {
 	place := s.AtLine(t.Name, t.Blocks[0].Line)
 	var names []string
@@ -73,23 +73,22 @@ func blocksFinding(t *rendered.Template, s *checks.Subject) checks.Finding {
 	}
 	return checks.Finding{Place: place, Severity: checks.Note,
 		Message: fmt.Sprintf("variables stand for whole objects, lists or lines of YAML, which are not checked without values for them: %s", checks.Few(names)),
-		Fix:     "give sampleValues in " + release.ConfigFile}
+		Fix:     "add sampleValues in " + release.ConfigFile}
 }
 
-// strictFinding says why a reader that is stricter than clusterctl refuses a file.
+// strictFinding returns the finding for a file that a stricter reader than clusterctl refuses.
 func strictFinding(t *rendered.Template, s *checks.Subject) checks.Finding {
 	f := checks.Finding{Place: s.At(t.Name), Severity: checks.Warning,
-		Message: "clusterctl reads the file, and stricter readers don't: once it is rendered, " + t.Strict.Error(),
-		Fix:     "fix the YAML; `clusterctl release templates render` shows what clusterctl makes of it"}
+		Message: "clusterctl reads the file, but stricter readers don't: after rendering, " + t.Strict.Error(),
+		Fix:     "fix the YAML; `clusterctl release templates render` shows the result"}
 	if t.Strict.Beyond {
-		f.Severity, f.Message = checks.Error, "once it is rendered, the file is beyond the limits of what is checked: "+t.Strict.Error()
+		f.Severity, f.Message = checks.Error, "the rendered file exceeds the limits of this tool: "+t.Strict.Error()
 	}
 	return f
 }
 
-// reportConversion reports Clusters that clusterctl can't read as the Go types that they are for it,
-// as where a field is of another type. It says so in clusterctl's words: its client then renders the
-// template as users do.
+// reportConversion reports Clusters that clusterctl can't convert to its Go types, for example because of a field with
+// another type. It uses clusterctl's words, because it renders the template with clusterctl's client as users do.
 func reportConversion(ctx context.Context, t *rendered.Template, s *checks.Subject, report checks.Report) error {
 	flavor, err := release.Flavor(t.Name)
 	if err != nil {
@@ -105,24 +104,24 @@ func reportConversion(ctx context.Context, t *rendered.Template, s *checks.Subje
 			return err
 		}
 		if valid && len(open) > 0 {
-			continue // all that is wrong with the object may come of values that were made up
+			continue // every problem of the object may come from generated values
 		}
 		if _, err := templates.Render(ctx, s.Release, flavor, t.Values); err != nil && ctx.Err() == nil {
-			report(checks.Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "give the field a value of the type that Cluster API has for it"})
+			report(checks.Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "set the field to a value of its type in Cluster API"})
 		}
 		return ctx.Err()
 	}
 	return nil
 }
 
-// isUnreadable says whether the object is a Cluster that does not convert to its Go type.
+// isUnreadable reports whether the object is a Cluster that does not convert to its Go type.
 func isUnreadable(o rendered.Object) bool {
 	if o.GroupVersionKind().Group != clusterv1.GroupVersion.Group || o.GetKind() != "Cluster" {
 		return false
 	}
 	typed, err := clusters.New(o.GroupVersionKind())
 	if err != nil {
-		return false // a version that clusterctl does not look into either
+		return false // a version that clusterctl does not read either
 	}
 	return clusters.Convert(&o.Unstructured, typed, nil) != nil
 }
@@ -155,7 +154,7 @@ func finding(r *rendered.ClassReference, s *checks.Subject, t *rendered.Template
 	o, path := r.Cluster, r.Path
 	finding := checks.Finding{
 		Place:   o.Place(path...),
-		Message: fmt.Sprintf("clusterctl looks for the class %q in %s, which the release does not have: the flavor can't be used without a cluster that has the class", r.Name, r.File()),
+		Message: fmt.Sprintf("clusterctl looks for the class %q in %s, which the release does not have: the flavor works only in a cluster that has the class", r.Name, r.File()),
 		Fix:     "publish the class as " + r.File(),
 	}
 	isInside := slices.ContainsFunc(t.Objects, func(other rendered.Object) bool {
@@ -164,24 +163,24 @@ func finding(r *rendered.ClassReference, s *checks.Subject, t *rendered.Template
 	switch {
 	case !o.VariableAt(path...):
 		if isInside {
-			finding.Message += "; the class in the template itself does not count"
+			finding.Message += "; clusterctl ignores the class in the template itself"
 		}
 	case isInside && !hasClassFor(s, o, path):
-		finding.Message = fmt.Sprintf("no value of %s works: clusterctl looks for the class in a file clusterclass-NAME.yaml or in the cluster, and not in the template itself, which has it", strings.Join(rendered.VariablesIn(fmt.Sprint(o.Published(path...))), ", "))
-		finding.Fix = "move the class with its templates to a file clusterclass-NAME.yaml of the release, and let the Cluster name it"
+		finding.Message = fmt.Sprintf("no value of %s works: clusterctl looks for the class in a file clusterclass-NAME.yaml or in the cluster, but the class is in the template itself", strings.Join(rendered.VariablesIn(fmt.Sprint(o.Published(path...))), ", "))
+		finding.Fix = "move the class with its templates to a file clusterclass-NAME.yaml of the release, and name it in the Cluster"
 	default:
 		finding.Severity = checks.Note
-		finding.Message = "the class is the user's to name: clusterctl finds it where it is in the cluster already, or in a file clusterclass-NAME.yaml of the release"
-		finding.Fix = "say in the template's comments which classes there are"
+		finding.Message = "the user names the class: clusterctl finds it in the cluster, or in a file clusterclass-NAME.yaml of the release"
+		finding.Fix = "list the available classes in the template's comments"
 	}
 	if r.Name == "" {
-		finding.Message = "the Cluster has a topology and no class where its apiVersion has it: clusterctl fails as it looks for clusterclass-.yaml"
+		finding.Message = "the Cluster has a topology without a class in the field of its apiVersion: clusterctl fails because it looks for clusterclass-.yaml"
 		finding.Fix = "name the class in spec.topology.classRef.name (v1beta2), or in spec.topology.class (v1beta1)"
 	}
 	return finding
 }
 
-// hasClassFor says whether the release has a file for some value of the variable that names a class.
+// hasClassFor reports whether the release has a file for some value of the variable that names a class.
 func hasClassFor(s *checks.Subject, o rendered.Object, path []any) bool {
 	text, _ := o.Published(path...).(string)
 	return slices.ContainsFunc(s.Release.Files, func(f release.File) bool {
@@ -197,8 +196,8 @@ var templateNamespaceObject = checks.Check{
 	Run: rendered.All.EachObject(func(_ context.Context, _ *checks.Subject, _ *rendered.Template, o rendered.Object, report checks.Report) error {
 		if o.GetKind() == "Namespace" && o.GetAPIVersion() == "v1" {
 			report(checks.Finding{Place: o.Place(),
-				Message: "it has a Namespace: a template must assume that the target namespace exists, and who deletes what it made deletes all other clusters in that namespace",
-				Fix:     "take the Namespace out"})
+				Message: "the template has a Namespace: a template must assume that the target namespace exists, and deleting its objects deletes all other clusters in that namespace",
+				Fix:     "remove the Namespace"})
 		}
 		return nil
 	}),
@@ -219,8 +218,8 @@ var templateObjectNamespace = checks.Check{
 			reported[o.Index] = true
 			namespace := r.namespace
 			report(checks.Finding{Place: o.Place("metadata", "namespace"), Cause: t.Name + " " + namespace,
-				Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it with the user's, but not in what refers to it, such as %s of %s %s", namespace, manifest.FieldPath(r.path...), r.from.GetKind(), r.from.GetName()),
-				Fix:     "write namespace: ${NAMESPACE} in both places, or leave it out"})
+				Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it with the user's, but not in references to the object, such as %s of %s %s", namespace, manifest.FieldPath(r.path...), r.from.GetKind(), r.from.GetName()),
+				Fix:     "write namespace: ${NAMESPACE} in both places, or remove it"})
 		}
 		return nil
 	}),
@@ -228,7 +227,7 @@ var templateObjectNamespace = checks.Check{
 
 var templateVariableDocumented = checks.Check{
 	ID: "template-variable-documented", Group: checks.Templates, Severity: checks.Note,
-	Title:  "A template's comments speak of the variables that a user must set",
+	Title:  "A template's comments document the variables that a user must set",
 	Source: sourceTemplateVariables,
 	Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
 		all, err := rendered.Templates.Of(ctx, s)
@@ -246,14 +245,14 @@ var templateVariableDocumented = checks.Check{
 		slices.Sort(missing)
 		for _, t := range files {
 			report(checks.Finding{Place: s.At(t.Name), Cause: "comments",
-				Message: fmt.Sprintf("the files that need them have no comments on what a user must set %s to", checks.Few(slices.Compact(missing))),
-				Fix:     "describe them at the top of the file, by their names without ${}"})
+				Message: fmt.Sprintf("the files with these variables have no comments that explain the values of %s", checks.Few(slices.Compact(missing))),
+				Fix:     "describe them at the top of the file, with their names without ${}"})
 		}
 		return nil
 	},
 }
 
-// undocumented returns the variables that a user must set and no comment of the file speaks of.
+// undocumented returns the variables that a user must set and that no comment of the file mentions.
 func undocumented(t *rendered.Template) []string {
 	common := templates.Guess(nil)
 	var names []string

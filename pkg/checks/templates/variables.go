@@ -17,13 +17,13 @@ const sourceCommonVariables = "clusterctl provider contract, Workload cluster te
 
 var templateVariableSyntax = checks.Check{
 	ID: "template-variable-syntax", Group: checks.Templates, Severity: checks.Error,
-	Title:  "Variables of templates are written as clusterctl reads them",
+	Title:  "Variables of templates have the syntax of clusterctl",
 	Source: sourceTemplateVariables,
 	Run: rendered.All.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		if line, err := variableError(t); err != nil {
 			report(checks.Finding{Place: s.AtLine(t.Name, line),
 				Message: fmt.Sprintf("clusterctl can't read a variable here, and refuses the whole file: %v", err),
-				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what isn't a variable"})
+				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for text that isn't a variable"})
 		}
 		return nil
 	}),
@@ -39,7 +39,7 @@ func variableError(t *rendered.Template) (int, error) {
 
 var templateVariableDefault = checks.Check{
 	ID: "template-variable-default", Group: checks.Templates, Severity: checks.Warning,
-	Title:  "Defaults of templates' variables take effect, and agree",
+	Title:  "Defaults of templates' variables take effect and are consistent",
 	Source: sourceTemplateVariables,
 	Run: rendered.Templates.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
 		first := map[string]installed.VariableUse{}
@@ -56,19 +56,18 @@ var templateVariableDefault = checks.Check{
 			if use.EmptyDefault && !seen {
 				said[use.Name] = true
 				report(checks.Finding{Place: place, Cause: use.Name + " is empty",
-					Message: fmt.Sprintf("the default of %s is empty, which clusterctl takes for none: it asks every user for a value", use.Name),
-					Fix:     fmt.Sprintf(`write ${%s:=""} where an empty text is meant`, use.Name)})
+					Message: fmt.Sprintf("the default of %s is empty, which clusterctl treats as no default: it requires a value from every user", use.Name),
+					Fix:     fmt.Sprintf(`write ${%s:=""} for an empty text`, use.Name)})
 			} else if message := installed.Disagreement(before, use); seen && message != "" {
 				said[use.Name] = true
-				report(checks.Finding{Place: place, Cause: use.Name + " differs", Message: message, Fix: "give the variable the same default wherever it is used"})
+				report(checks.Finding{Place: place, Cause: use.Name + " differs", Message: message, Fix: "use the same default wherever the variable is used"})
 			}
 		}
 		return nil
 	}),
 }
 
-// variableUses returns the uses of variables in a template, line by line; none where clusterctl
-// can't read them.
+// variableUses returns the uses of variables in a template, line by line; none if clusterctl can't read them.
 func variableUses(t *rendered.Template) []installed.VariableUse {
 	if len(t.Variables) == 0 {
 		return nil
@@ -90,12 +89,12 @@ var templateVariableCommon = checks.Check{
 	}),
 }
 
-// uses says whether the published file uses a variable.
+// uses reports whether the published file uses a variable.
 func uses(t *rendered.Template, variable string) bool {
 	return regexp.MustCompile(`\$\{\s*` + variable + `\b`).Match(t.Data)
 }
 
-// reportClusterNameVariable looks at the names of a template's Clusters: clusterctl's argument names one.
+// reportClusterNameVariable checks the names of a template's Clusters, which clusterctl's argument sets.
 func reportClusterNameVariable(t *rendered.Template, report checks.Report) {
 	var first *rendered.Object
 	for i, o := range t.Objects {
@@ -114,11 +113,11 @@ func reportClusterNameVariable(t *rendered.Template, report checks.Report) {
 		return
 	}
 	report(checks.Finding{Place: first.Place("metadata", "name"), Cause: templates.ClusterNameVariable,
-		Message: fmt.Sprintf("the name that a user gives to `clusterctl generate cluster` has no effect: the Cluster is always called %v", first.Published("metadata", "name")),
-		Fix:     "call the Cluster ${CLUSTER_NAME}, and all that is its own after it"})
+		Message: fmt.Sprintf("the name in `clusterctl generate cluster NAME` has no effect: the Cluster is always called %v", first.Published("metadata", "name")),
+		Fix:     "name the Cluster ${CLUSTER_NAME}, and use the name in the names of its objects"})
 }
 
-// reportNamespaceVariable looks for namespaces of objects that are asked for by another name.
+// reportNamespaceVariable reports namespaces of objects that use another variable.
 func reportNamespaceVariable(t *rendered.Template, report checks.Report) {
 	for _, o := range t.Objects {
 		text, _ := o.Published("metadata", "namespace").(string)
@@ -128,12 +127,12 @@ func reportNamespaceVariable(t *rendered.Template, report checks.Report) {
 		}
 		report(checks.Finding{Place: o.Place("metadata", "namespace"), Severity: checks.Note, Cause: templates.NamespaceVariable + " " + names[0],
 			Message: fmt.Sprintf("%s has no effect here: clusterctl puts the object into the namespace of --target-namespace", names[0]),
-			Fix:     "write ${NAMESPACE}, which is that namespace"})
+			Fix:     "write ${NAMESPACE}, which has that value"})
 		return
 	}
 }
 
-// commonField is where a variable of clusterctl's belongs.
+// commonField is a field for a variable that clusterctl sets.
 type commonField struct {
 	variable, flag string
 	severity       checks.Severity
@@ -141,7 +140,7 @@ type commonField struct {
 	// paths in a Cluster; "*" is every item of a list.
 	workers, controlPlane []any
 	topology              [][]any
-	// like is what a fixed value of a kind that is not known must look like to be meant.
+	// like matches the fixed values that count in kinds that are not known.
 	like *regexp.Regexp
 }
 
@@ -159,7 +158,7 @@ var commonFields = []commonField{
 		}},
 }
 
-// paths returns where the variable belongs in an object.
+// paths returns the paths in an object to which the variable belongs.
 func (c commonField) paths(o rendered.Object) [][]any {
 	switch {
 	case o.IsCore("Cluster"):
@@ -172,8 +171,8 @@ func (c commonField) paths(o rendered.Object) [][]any {
 	return nil
 }
 
-// reportCommonField reports the first field in which a variable belongs, where the file does not use
-// it at all: one set of machines may well have a size of its own.
+// reportCommonField reports the first field to which a variable belongs, if the file does not use the variable: a file
+// that uses it may have further sets of machines with other sizes.
 func reportCommonField(s *checks.Subject, t *rendered.Template, c commonField, report checks.Report) {
 	if uses(t, c.variable) {
 		return
@@ -186,7 +185,7 @@ func reportCommonField(s *checks.Subject, t *rendered.Template, c commonField, r
 					continue
 				}
 				report(checks.Finding{Place: o.Place(path...), Severity: c.severity, Cause: c.variable,
-					Message: fmt.Sprintf("clusterctl's %s has no effect: the field is %v, and nothing in the template uses ${%s}", c.flag, value, c.variable),
+					Message: fmt.Sprintf("clusterctl's %s has no effect: the field is %v, and the template does not use ${%s}", c.flag, value, c.variable),
 					Fix:     "write ${" + c.variable + "}"})
 				return
 			}
@@ -194,8 +193,8 @@ func reportCommonField(s *checks.Subject, t *rendered.Template, c commonField, r
 	}
 }
 
-// isMeant says whether a field's value is what the flag is for. Of kinds that are not Cluster API's
-// nobody knows: the version of some is not that of Kubernetes.
+// isMeant reports whether a field's value is one that the flag sets. In kinds of other projects, a version may not be
+// that of Kubernetes.
 func isMeant(s *checks.Subject, o rendered.Object, value any, c commonField) bool {
 	if kind, ok := s.KnownKinds().Kind(o.GroupVersionKind().GroupKind()); ok && kind.Core || c.like == nil {
 		return true

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// pairs calls a function with the objects of some kinds that both releases have.
+// pairs calls a function with the objects of some kinds that are in both releases.
 func pairs(s *checks.Subject, u *upgrade, each func(before, after *manifest.Document), kinds ...string) {
 	for _, after := range s.Objects(kinds...) {
 		if before := u.before.Object(after.Object.GetKind(), after.Object.GetName()); before != nil {
@@ -42,12 +42,12 @@ var namespaceChanged = upgradeCheck("namespace-changed", checks.Warning, "The pr
 			place = namespaces[0].Place("metadata", "name")
 		}
 		report(checks.Finding{Place: place,
-			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider next to the first%s", before, mentions(s, after)),
+			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade keeps that one, and other tools install a second provider next to the first%s", before, mentions(s, after)),
 			Fix:     "keep the namespace " + before})
 		return nil
 	})
 
-// reportLabelChange reports another value of the provider's label, which selects the provider's objects.
+// reportLabelChange reports a changed value of the provider's label, which selects the provider's objects.
 func reportLabelChange(s *checks.Subject, u *upgrade, report checks.Report) {
 	label := func(o unstructured.Unstructured) string { return o.GetLabels()[clusterv1.ProviderNameLabel] }
 	before, after := installed.MostCommon(u.before.Objects(), label), installed.MostCommon(s.Objects(), label)
@@ -56,12 +56,11 @@ func reportLabelChange(s *checks.Subject, u *upgrade, report checks.Report) {
 	}
 	i := slices.IndexFunc(s.Objects(), func(d *manifest.Document) bool { return label(d.Object) == after })
 	report(checks.Finding{Place: s.Objects()[i].Place("metadata", "labels", clusterv1.ProviderNameLabel), Severity: checks.Note,
-		Message: fmt.Sprintf("the label was %s: clusterctl writes its own, and whoever applies the file by other means and selects objects by the label no longer finds those of the release before", before),
-		Fix:     "say in the release notes which objects have to be deleted by hand"})
+		Message: fmt.Sprintf("the label was %s: clusterctl writes its own value, but users of other tools who select objects by the label no longer find those of the previous release", before),
+		Fix:     "document in the release notes which objects have to be deleted by hand"})
 }
 
-// mentions says which arguments and variables of containers name a namespace: clusterctl does not
-// rewrite these.
+// mentions names the arguments and variables of containers that contain a namespace, which clusterctl does not change.
 func mentions(s *checks.Subject, namespace string) string {
 	var found []string
 	for _, c := range installed.Containers(s) {
@@ -78,7 +77,7 @@ func mentions(s *checks.Subject, namespace string) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; container arguments go on naming %s (%s), which clusterctl does not rewrite", namespace, strings.Join(found, ", "))
+	return fmt.Sprintf("; container arguments still name %s (%s), which clusterctl does not change", namespace, strings.Join(found, ", "))
 }
 
 // selecting are the kinds whose selectors never change.
@@ -92,19 +91,19 @@ var selectorChanged = upgradeCheck("selector-changed", checks.Warning, "Selector
 				return
 			}
 			f := checks.Finding{Place: after.Place("spec", "selector"),
-				Message: "the selector is another, and that of a workload can't be changed: clusterctl upgrade makes the workload anew, and kubectl apply and GitOps tools are refused",
-				Fix:     "keep the selector of the release before, or give the workload a new name"}
+				Message: "the selector changed, which Kubernetes does not allow for a workload: clusterctl upgrade deletes the workload and creates it again, kubectl apply and GitOps tools fail",
+				Fix:     "keep the selector of the previous release, or give the workload a new name"}
 			if equality.Semantic.DeepEqual(withoutOwnLabels(old), withoutOwnLabels(now)) {
 				f.Severity = checks.Note
-				f.Message = "the selector differs in a label that is meant for objects only: clusterctl upgrade makes the workload anew, and who uses kubectl apply has to delete it before"
-				f.Fix = "say so in the release notes: it is a change for the better, made once"
+				f.Message = "the selector differs in a label that is intended for objects only: clusterctl upgrade deletes the workload and creates it again, users of kubectl apply have to delete it first"
+				f.Fix = "announce it in the release notes: the change is an improvement and happens once"
 			}
 			report(f)
 		}, selecting...)
 		return nil
 	})
 
-// withoutOwnLabels returns a selector without the labels that clusterctl puts on objects.
+// withoutOwnLabels returns a selector without the labels that clusterctl sets on objects.
 func withoutOwnLabels(selector map[string]any) map[string]any {
 	labels := maps.Clone(manifest.Map(selector, "matchLabels"))
 	delete(labels, clusterv1.ProviderNameLabel)
@@ -112,20 +111,20 @@ func withoutOwnLabels(selector map[string]any) map[string]any {
 	return map[string]any{"matchLabels": labels, "matchExpressions": selector["matchExpressions"]}
 }
 
-var roleRefChanged = upgradeCheck("role-ref-changed", checks.Error, "Bindings stay with their roles", "Kubernetes, Using RBAC Authorization, RoleBinding and ClusterRoleBinding",
+var roleRefChanged = upgradeCheck("role-ref-changed", checks.Error, "Bindings keep their roles", "Kubernetes, Using RBAC Authorization, RoleBinding and ClusterRoleBinding",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		pairs(s, u, func(before, after *manifest.Document) {
 			old, now := manifest.Map(before.Object.Object, "roleRef"), manifest.Map(after.Object.Object, "roleRef")
 			if manifest.Text(old, "kind") == manifest.Text(now, "kind") && manifest.Text(old, "name") == manifest.Text(now, "name") {
-				return // the group is always the same, and is filled in where it is missing
+				return // the group is always the same, and has a default
 			}
 			f := checks.Finding{Place: after.Place("roleRef"),
-				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
+				Message: fmt.Sprintf("it grants %s %s, and before %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops after the old manager is deleted",
 					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name")),
-				Fix: "give the binding a new name, or the role its old one"}
+				Fix: "give the binding a new name, or keep the name of the role"}
 			if after.Object.GetKind() == "RoleBinding" || u.remakes(after) {
 				f.Severity = checks.Warning
-				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
+				f.Message = fmt.Sprintf("it grants %s %s, and before %s %s: clusterctl upgrade deletes the binding and creates it again, kubectl apply and GitOps tools fail",
 					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name"))
 			}
 			report(f)
@@ -133,7 +132,7 @@ var roleRefChanged = upgradeCheck("role-ref-changed", checks.Error, "Bindings st
 		return nil
 	})
 
-var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning, "Images stay in their registry", "clusterctl configuration, Image overrides",
+var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning, "Images keep their registry", "clusterctl configuration, Image overrides",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		for _, after := range installed.Containers(s) {
 			for _, before := range installed.Containers(u.before) {
@@ -148,11 +147,11 @@ var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning
 					continue
 				}
 				f := checks.Finding{Place: after.Place("image"),
-					Message: fmt.Sprintf("the image was at %s and is at %s: where only known registries may be reached, or where images are mirrored, pods can't start", oldRegistry, newRegistry),
-					Fix:     "publish to both for a while, and say so in the release notes"}
+					Message: fmt.Sprintf("the image was in %s and is in %s: pods can't start in clusters that reach only known registries or mirrors", oldRegistry, newRegistry),
+					Fix:     "publish to both registries for some time, and announce the change in the release notes"}
 				if oldRegistry == newRegistry {
 					f.Severity = checks.Note
-					f.Message = fmt.Sprintf("the image was %s and is %s: mirrors and image overrides go by the name", oldPath, newPath)
+					f.Message = fmt.Sprintf("the image was %s and is %s: mirrors and image overrides use the name", oldPath, newPath)
 				}
 				report(f)
 			}
@@ -160,10 +159,11 @@ var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning
 		return nil
 	})
 
-// call is what the API server calls a webhook for.
+// call is a request for which the API server calls a webhook.
 type call struct{ group, version, resource, operation string }
 
-// calls returns what the webhooks of a kind of configuration are called for, with the first that is.
+// calls returns the requests for which the webhooks of a kind of configuration are called, with the first webhook of
+// each.
 func calls(s *checks.Subject, kind string) (map[call]string, []call) {
 	names := map[call]string{}
 	var order []call
@@ -189,7 +189,7 @@ func calls(s *checks.Subject, kind string) (map[call]string, []call) {
 	return names, order
 }
 
-// covered says whether some webhook is called for the same; * stands for all.
+// covered reports whether some webhook is called for the same request; * matches everything.
 func covered(c call, calls []call) bool {
 	return slices.ContainsFunc(calls, func(o call) bool {
 		return (o.group == c.group || o.group == "*") && (o.resource == c.resource || o.resource == "*" || o.resource == "*/*") &&
@@ -197,7 +197,7 @@ func covered(c call, calls []call) bool {
 	})
 }
 
-var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "What was defaulted and validated still is", "Kubernetes, Dynamic Admission Control",
+var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "Webhooks still default and validate the same requests", "Kubernetes, Dynamic Admission Control",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 			webhooks, before := calls(u.before, kind)
@@ -218,14 +218,14 @@ var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "What was d
 				}
 			}
 			for _, configuration := range order {
-				seen := fmt.Sprintf("of the release before, %s saw %s, and no webhook does now", firstOf(names[configuration]), firstOf(lost[configuration]))
+				seen := fmt.Sprintf("%s of the previous release handled %s, and no webhook does now", firstOf(names[configuration]), firstOf(lost[configuration]))
 				f := checks.Finding{Place: s.At(s.Release.Provider.ComponentsFile()),
-					Message: seen + ": what it may have filled in stays empty",
+					Message: seen + ": fields that it may have set stay empty",
 					Fix:     "keep the webhook, or move its defaults into the CRD's schema"}
 				f.Object = manifest.Object{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, Name: configuration}
 				if kind == "ValidatingWebhookConfiguration" {
 					f.Severity = checks.Note
-					f.Message = seen + ": what it may have refused is accepted"
+					f.Message = seen + ": objects that it may have refused are accepted"
 					f.Fix = "keep the webhook, or move its rules into the CRD's schema"
 				}
 				report(f)
@@ -234,7 +234,7 @@ var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "What was d
 		return nil
 	})
 
-// firstOf lists the first items of a list, and says how many more there are.
+// firstOf lists the first items of a list, and the number of the rest.
 func firstOf(items []string) string {
 	const shown = 6
 	if len(items) <= shown+1 {
@@ -243,8 +243,8 @@ func firstOf(items []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(items[:shown], ", "), len(items)-shown)
 }
 
-// calledAtAnotherVersion says whether a webhook of the same resource and operation is registered at
-// another version: the API server converts and calls it all the same.
+// calledAtAnotherVersion reports whether a webhook with the same resource and operation is registered for another
+// version: the API server converts the object and calls it.
 // Source: Kubernetes, Dynamic Admission Control, "Matching requests: matchPolicy", whose default is Equivalent.
 func calledAtAnotherVersion(c call, calls []call) bool {
 	return slices.ContainsFunc(calls, func(o call) bool {
@@ -252,7 +252,7 @@ func calledAtAnotherVersion(c call, calls []call) bool {
 	})
 }
 
-// serves says whether what a webhook was called for is still there: another's resource always is.
+// serves reports whether the resource of a webhook still exists. Resources of others always do.
 func serves(s *checks.Subject, u *upgrade, c call) bool {
 	resource, _, _ := strings.Cut(c.resource, "/")
 	isOf := func(crd checks.CRD) bool { return crd.Spec.Group == c.group && crd.Spec.Names.Plural == resource }
@@ -272,7 +272,7 @@ func serves(s *checks.Subject, u *upgrade, c call) bool {
 	})
 }
 
-// configurationOf returns the configuration that a webhook is in.
+// configurationOf returns the configuration that contains a webhook.
 func configurationOf(s *checks.Subject, kind, webhook string) string {
 	for _, d := range s.Objects(kind) {
 		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {

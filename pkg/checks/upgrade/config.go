@@ -12,7 +12,7 @@ import (
 // configReference is a Secret or ConfigMap without which a pod does not start.
 type configReference struct{ kind, name string }
 
-var configRequired = upgradeCheck("config-required", checks.Note, "Pods need no Secret or ConfigMap that they did not need before", "Kubernetes, Secrets, Optional Secrets",
+var configRequired = upgradeCheck("config-required", checks.Note, "Pods need no new Secret or ConfigMap", "Kubernetes, Secrets, Optional Secrets",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		before := map[configReference]bool{}
 		eachConfigReference(u.before, func(r configReference, _ manifest.Place) { before[r] = true })
@@ -21,13 +21,13 @@ var configRequired = upgradeCheck("config-required", checks.Note, "Pods need no 
 				return
 			}
 			report(checks.Finding{Place: place, Cause: r.kind + " " + r.name,
-				Message: fmt.Sprintf("pods need the %s %s, which the release before did not, and which is not in the file: they do not start before somebody makes it", r.kind, r.name),
-				Fix:     "make it optional, add it to the components, or say in the release notes how to make it before the upgrade"})
+				Message: fmt.Sprintf("pods need the %s %s, which the previous release did not need, and which is not in the file: they do not start until somebody creates it", r.kind, r.name),
+				Fix:     "make it optional, add it to the components, or explain in the release notes how to create it before the upgrade"})
 		})
 		return nil
 	})
 
-// issued says whether a Certificate of the components has its key in a Secret.
+// issued reports whether a Certificate of the components writes to a Secret.
 func issued(s *checks.Subject, secret string) bool {
 	for _, d := range s.Objects("Certificate") {
 		if manifest.Text(d.Object.Object, "spec", "secretName") == secret {
@@ -37,8 +37,8 @@ func issued(s *checks.Subject, secret string) bool {
 	return false
 }
 
-// eachConfigReference calls a function with the Secrets and ConfigMaps that are not optional in the
-// environment and the volumes of pods.
+// eachConfigReference calls a function with the required Secrets and ConfigMaps in the environment and the volumes of
+// pods.
 func eachConfigReference(s *checks.Subject, each func(r configReference, place manifest.Place)) {
 	for _, p := range installed.Pods(s) {
 		reference := func(kind, nameField string, fields map[string]any, path ...any) {

@@ -14,16 +14,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// immutableField is a field that an API server lets nobody change.
+// immutableField is a field that an API server does not let users change.
 type immutableField struct {
 	path []string
-	// unset is what the field is where a release does not set it.
+	// unset is the value of the field in a release that does not set it.
 	unset any
 }
 
-// immutableFields are such fields of the cluster-scoped kinds that clusterctl installs. Namespaced objects
-// are not among them, as clusterctl upgrade makes them anew, nor are definitions and bindings, which have
-// checks of their own.
+// immutableFields are the immutable fields of the cluster-scoped kinds that clusterctl installs. Namespaced objects are
+// not among them, because clusterctl upgrade deletes and creates them again. CRDs and bindings have their own checks.
 //
 // Source: Kubernetes, pkg/apis, validation.go and defaults.go of scheduling, node and storage.
 var immutableFields = map[string][]immutableField{
@@ -39,7 +38,7 @@ var immutableFields = map[string][]immutableField{
 	},
 }
 
-var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error, "Cluster-scoped objects keep the fields that can't change", sourceUpgrade,
+var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error, "Cluster-scoped objects keep their immutable fields", sourceUpgrade,
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		for _, kind := range slices.Sorted(maps.Keys(immutableFields)) {
 			pairs(s, u, func(before, after *manifest.Document) {
@@ -54,11 +53,11 @@ var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error
 						place = append(place, step)
 					}
 					finding := checks.Finding{Place: after.Place(place...),
-						Message: fmt.Sprintf("%s is %v, and was %v, and can't be changed: clusterctl upgrade does not delete this object but patches it, which the API server refuses: the upgrade stops with the old manager deleted", name, now, old),
+						Message: fmt.Sprintf("%s is %v, was %v, and can't be changed: clusterctl upgrade does not delete this object but patches it, which the API server refuses: the upgrade stops after the old manager is deleted", name, now, old),
 						Fix:     "give the object a new name, or keep the value"}
 					if u.remakes(after) {
 						finding.Severity = checks.Warning
-						finding.Message = fmt.Sprintf("%s is %v, and was %v, and can't be changed: clusterctl upgrade makes the object anew, and kubectl apply and GitOps tools are refused", name, now, old)
+						finding.Message = fmt.Sprintf("%s is %v, was %v, and can't be changed: clusterctl upgrade deletes the object and creates it again, kubectl apply and GitOps tools fail", name, now, old)
 					}
 					report(finding)
 				}
@@ -67,8 +66,8 @@ var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error
 		return nil
 	})
 
-// change returns the values of a field in the installed object and in what clusterctl upgrade merges into
-// it: what the new one does not set stays.
+// change returns the values of a field in the installed object and in the object that clusterctl upgrade merges: fields
+// that the new object does not set stay.
 func (f immutableField) change(before, after *manifest.Document) (old, now any, changed bool) {
 	parents, last := f.path[:len(f.path)-1], f.path[len(f.path)-1]
 	now = manifest.Map(after.Object.Object, parents...)[last]
@@ -87,7 +86,7 @@ func (f immutableField) change(before, after *manifest.Document) (old, now any, 
 	return old, now, !equality.Semantic.DeepEqual(old, now)
 }
 
-// remakes says whether clusterctl upgrade deletes a cluster-scoped object of the release before.
+// remakes reports whether clusterctl upgrade deletes a cluster-scoped object of the previous release.
 // Source: clusterctl, client/cluster/components.go, Delete.
 func (u *upgrade) remakes(d *manifest.Document) bool {
 	namespace := installed.OwnNamespace(u.before)

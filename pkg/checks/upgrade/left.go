@@ -11,12 +11,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// objectLeft looks for what clusterctl upgrade neither deletes nor replaces: cluster-scoped objects whose
-// names do not begin with the provider's namespace. Of CRDs crd-removed tells, of the namespace
-// namespace-changed, and configurations of webhooks are deleted.
+// objectLeft reports cluster-scoped objects that clusterctl upgrade neither deletes nor replaces: those whose names do
+// not begin with the provider's namespace. crd-removed reports CRDs, namespace-changed the Namespace, and clusterctl
+// deletes configurations of webhooks.
 //
 // Source: clusterctl, client/cluster/components.go, Delete.
-var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped object of the release before stays without a successor", sourceUpgrade,
+var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped object of the previous release stays in the cluster", sourceUpgrade,
 	func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		if _, err := s.Components(); err != nil {
 			return nil // components-parse reports it
@@ -35,19 +35,19 @@ var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped obj
 				continue
 			}
 			f := checks.Finding{Place: placeOfGone(s, d), Cause: "left",
-				Message: "only the release before has it, and clusterctl upgrade leaves it in the cluster",
-				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with the provider's namespace and a dash, clusterctl deletes it"}
+				Message: "only the previous release has the object, and clusterctl upgrade leaves it in the cluster",
+				Fix:     "keep its name, or explain in the release notes how to delete it; clusterctl deletes an object whose name begins with the provider's namespace and a dash"}
 			if who := stillGranted(s, d); len(who) > 0 {
 				f.Severity, f.Cause = checks.Warning, ""
-				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name"))
+				f.Message = fmt.Sprintf("only the previous release has the object, and clusterctl upgrade leaves it in the cluster: %s keeps the permissions of %s, which this release does not grant", strings.Join(who, " and "), manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name"))
 			}
 			report(f)
 		}
 		return nil
 	})
 
-// stillGranted returns the service accounts of this release to which a binding of the release before
-// grants a role that this one does not grant them.
+// stillGranted returns the service accounts of this release to which a binding of the previous release grants a role
+// that this release does not grant them.
 func stillGranted(s *checks.Subject, binding *manifest.Document) []string {
 	if binding.Object.GetKind() != "ClusterRoleBinding" {
 		return nil

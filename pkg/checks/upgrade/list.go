@@ -1,4 +1,4 @@
-// Package upgrade has the checks of the upgrade from the release before.
+// Package upgrade has the checks of the upgrade from the previous release.
 package upgrade
 
 import "github.com/clusterctl-release/clusterctl-release/pkg/checks"

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// sayInNotes is the fix of what is right, and what users have to know before they upgrade.
-const sayInNotes = "say so in the release notes"
+// sayInNotes is the fix for a change that is right but that users have to know before they upgrade.
+const sayInNotes = "announce it in the release notes"
 
 var storageVersionBack = upgradeCheck("storage-version-back", checks.Note, "CRDs do not go back to an older storage version", sourceStoredVersions,
 	func(_ context.Context, _ *checks.Subject, u *upgrade, report checks.Report) error {
@@ -27,7 +27,7 @@ var storageVersionBack = upgradeCheck("storage-version-back", checks.Note, "CRDs
 				continue
 			}
 			report(checks.Finding{Place: p.after.Place("spec", "versions", diff.VersionIndex(&p.after, after), "storage"), Cause: before + " " + after,
-				Message: fmt.Sprintf("objects are stored in %s, and were in %s: what only %s has is lost at the next write, unless the conversion keeps it, and %s stays in status.storedVersions", after, before, before, before),
+				Message: fmt.Sprintf("objects are stored in %s, and were in %s: fields that only %s has are lost at the next write, unless the conversion keeps them, and %s stays in status.storedVersions", after, before, before, before),
 				Fix:     "keep the storage version, or " + sayInNotes})
 		}
 		return nil
@@ -55,7 +55,7 @@ var failurePolicyFail = upgradeCheck("failure-policy-fail", checks.Note, "Webhoo
 					return // Fail is the default
 				}
 				report(checks.Finding{Place: d.Place("webhooks", i, "failurePolicy"),
-					Message: "the failure of the webhook was ignored, and now fails the request: while the manager can't be reached, as in an upgrade, nobody can change what the webhook is to see",
+					Message: "a failure of the webhook was ignored, and now fails the request: while the manager can't be reached, as in an upgrade, the webhook's objects can't be changed",
 					Fix:     sayInNotes})
 			})
 		}
@@ -85,8 +85,8 @@ var permissionsWidened = upgradeCheck("permissions-widened", checks.Note, "Permi
 					return covers(installed.Rule{Fields: fields}, r)
 				})
 				report(checks.Finding{Place: r.Role.Place("rules", i, field),
-					Message: fmt.Sprintf("%s is *, and no rule of the release before allowed as much: the manager may do more in users' clusters than before", field),
-					Fix:     "name what the manager needs, or " + sayInNotes})
+					Message: fmt.Sprintf("%s is *, and no rule of the previous release allowed as much: the manager gets more permissions in users' clusters", field),
+					Fix:     "list what the manager needs, or " + sayInNotes})
 			}
 		}
 		return nil
@@ -105,7 +105,7 @@ func wildcard(r installed.Rule) string {
 	return ""
 }
 
-// covers says whether a rule allows all that another one allows.
+// covers reports whether a rule allows everything that another one allows.
 func covers(r installed.Rule, o installed.Rule) bool {
 	for _, field := range ruleFields {
 		own := manifest.Texts(r.Fields, field)
@@ -124,11 +124,11 @@ func (v kubernetesVersion) compare(o kubernetesVersion) int {
 	return cmp.Or(cmp.Compare(v.major, o.major), cmp.Compare(v.minor, o.minor))
 }
 
-// introduced returns the version of Kubernetes in which an API of its own came, or a zero version.
+// introduced returns the version of Kubernetes that introduced one of its APIs, or a zero version.
 func introduced(gvk schema.GroupVersionKind) kubernetesVersion {
 	object, err := scheme.Scheme.New(gvk)
 	if err != nil {
-		return kubernetesVersion{} // an API of somebody else
+		return kubernetesVersion{} // an API of another project
 	}
 	api, ok := object.(interface{ APILifecycleIntroduced() (major, minor int) })
 	if !ok {
@@ -153,7 +153,7 @@ var kubernetesRequired = upgradeCheck("kubernetes-required", checks.Note, "No ki
 			gvk := d.Object.GroupVersionKind()
 			if v := introduced(gvk); v.compare(oldest) > 0 {
 				report(checks.Finding{Place: d.Place("apiVersion"), Cause: gvk.GroupVersion().String(),
-					Message: fmt.Sprintf("%s %s came with Kubernetes %d.%d, and all kinds of the release before with %d.%d or earlier: clusterctl upgrade stops in an older management cluster, with the old manager deleted",
+					Message: fmt.Sprintf("%s %s needs Kubernetes %d.%d, and all kinds of the previous release need %d.%d or older: clusterctl upgrade stops in an older management cluster, after the old manager is deleted",
 						gvk.GroupVersion(), gvk.Kind, v.major, v.minor, oldest.major, oldest.minor),
 					Fix: sayInNotes})
 			}

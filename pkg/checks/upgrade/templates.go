@@ -25,7 +25,7 @@ import (
 
 const sourceClassChange = "Cluster API book, ClusterClass, Changing a ClusterClass"
 
-var variableAdded = upgradeCheck("variable-added", checks.Error, "An upgrade asks for no values that were not asked for before", "clusterctl provider contract, Components YAML, Variables",
+var variableAdded = upgradeCheck("variable-added", checks.Error, "An upgrade requires no new values", "clusterctl provider contract, Components YAML, Variables",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		before, errBefore := installed.VariableDefaults(u.before)
 		after, err := installed.VariableDefaults(s)
@@ -35,8 +35,8 @@ var variableAdded = upgradeCheck("variable-added", checks.Error, "An upgrade ask
 					continue
 				}
 				report(checks.Finding{Place: s.AtLine(s.Release.Provider.ComponentsFile(), lineOf(s, c.Name)),
-					Message: fmt.Sprintf("%s has to be set now: clusterctl upgrade fails without it, with the managers already scaled down", c.Name),
-					Fix:     fmt.Sprintf("give it the default that stands for how it was, as ${%s:=...}", c.Name)})
+					Message: fmt.Sprintf("%s must now be set: clusterctl upgrade fails without it, after the managers are scaled down", c.Name),
+					Fix:     fmt.Sprintf("give it a default that keeps the old behaviour, as ${%s:=...}", c.Name)})
 			}
 		}
 		reportTemplateVariables(s, report)
@@ -58,7 +58,7 @@ func lineOf(s *checks.Subject, variable string) int {
 	return 0
 }
 
-// reportTemplateVariables reports what the templates ask for that they did not ask for before.
+// reportTemplateVariables reports the variables that the templates newly require.
 func reportTemplateVariables(s *checks.Subject, report checks.Report) {
 	for _, f := range s.Release.Files {
 		previous, ok := s.Previous.File(f.Name)
@@ -68,7 +68,7 @@ func reportTemplateVariables(s *checks.Subject, report checks.Report) {
 		now, err := templates.Variables(f)
 		old, errBefore := templates.Variables(previous)
 		if err != nil || errBefore != nil {
-			continue // template-rendered says so
+			continue // template-rendered reports it
 		}
 		known := templates.Guess(nil)
 		for _, c := range diff.Variables(f.Name, defaultsOf(old), defaultsOf(now)) {
@@ -80,7 +80,7 @@ func reportTemplateVariables(s *checks.Subject, report checks.Report) {
 				place.Line = now[i].Lines[0]
 			}
 			report(checks.Finding{Place: place, Severity: checks.Warning,
-				Message: fmt.Sprintf("%s has to be set now: who generates clusters by a script with the values of before is refused", c.Name),
+				Message: fmt.Sprintf("%s must now be set: scripts that generate clusters with the previous values fail", c.Name),
 				Fix:     fmt.Sprintf("give it a default, as ${%s:=...}, or publish the template as another flavor", c.Name)})
 		}
 	}
@@ -95,7 +95,7 @@ func defaultsOf(variables []templates.Variable) map[string]*string {
 	return defaults
 }
 
-var flavorRemoved = upgradeCheck("flavor-removed", checks.Warning, "No flavor and no ClusterClass is gone", "clusterctl provider contract, Workload cluster templates",
+var flavorRemoved = upgradeCheck("flavor-removed", checks.Warning, "No flavor and no ClusterClass is missing", "clusterctl provider contract, Workload cluster templates",
 	func(_ context.Context, s *checks.Subject, _ *upgrade, report checks.Report) error {
 		for _, f := range s.Previous.Files {
 			if _, ok := s.Release.File(f.Name); ok {
@@ -113,13 +113,13 @@ var flavorRemoved = upgradeCheck("flavor-removed", checks.Warning, "No flavor an
 				continue
 			}
 			report(checks.Finding{Place: s.At(""),
-				Message: fmt.Sprintf("%s is in the release before and is gone: clusterctl generate cluster fails for who uses it, unless they name the older version", what),
-				Fix:     "keep the file for a release or two, or say in the release notes what takes its place"})
+				Message: fmt.Sprintf("%s of the previous release was removed: clusterctl generate cluster fails for its users, unless they name the older version", what),
+				Fix:     "keep the file for a release or two, or name its replacement in the release notes"})
 		}
 		return nil
 	})
 
-var classChanged = upgradeCheck("class-changed", checks.Error, "A ClusterClass can take the place of the one before", sourceClassChange,
+var classChanged = upgradeCheck("class-changed", checks.Error, "A ClusterClass can replace the previous one", sourceClassChange,
 	func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		classes, err := rendered.Classes.Of(ctx, s)
 		if err != nil {
@@ -145,8 +145,8 @@ var classChanged = upgradeCheck("class-changed", checks.Error, "A ClusterClass c
 						}
 					} else if strings.HasSuffix(o.GetKind(), clusterv1.TemplateSuffix) && !equality.Semantic.DeepEqual(old.Object["spec"], o.Object["spec"]) {
 						report(checks.Finding{Place: o.Place("spec"), Severity: checks.Warning,
-							Message: "the template is another under the name of before: who applies the new class is refused where the kind is immutable, and else all machines of all Clusters of the class roll over",
-							Fix:     "give a changed template a new name, and let the class refer to that one"})
+							Message: "the template changed under its old name: the new class is refused if the kind is immutable, else all machines of all Clusters of the class are replaced",
+							Fix:     "give a changed template a new name, and refer to it in the class"})
 					}
 				}
 			}
@@ -154,13 +154,13 @@ var classChanged = upgradeCheck("class-changed", checks.Error, "A ClusterClass c
 		return nil
 	})
 
-// reportClassChange lets the webhook judge a class as it would where the one before is installed, and
-// compares the variables that Clusters of the class may have set.
+// reportClassChange lets the webhook judge a class as an update of the previous one, and compares the variables that
+// Clusters of the class may have set.
 func reportClassChange(ctx context.Context, before, after rendered.Object, report checks.Report) error {
 	old, errBefore := topology.Class(ctx, &before.Unstructured)
 	now, err := topology.Class(ctx, &after.Unstructured)
 	if err != nil || errBefore != nil {
-		return ctx.Err() // template-schema says so
+		return ctx.Err() // template-schema reports it
 	}
 	always, inUse, err := topology.AdmitUpdate(ctx, old, now)
 	if err != nil {
@@ -169,23 +169,23 @@ func reportClassChange(ctx context.Context, before, after rendered.Object, repor
 	say := func(problems []metav1.StatusCause, severity checks.Severity, when string) {
 		for _, p := range problems {
 			report(checks.Finding{Place: after.Place(schemas.Steps(after.Object, p.Field)...), Severity: severity,
-				Message: fmt.Sprintf("Cluster API's webhook refuses the class in place of the one before%s: %s", when, strings.TrimSuffix(p.Message, ".")),
-				Fix:     "publish it under another name (and file name): a class is changed by a new one, to which users rebase their Clusters"})
+				Message: fmt.Sprintf("Cluster API's webhook refuses the class as an update of the previous one%s: %s", when, strings.TrimSuffix(p.Message, ".")),
+				Fix:     "publish it under another name (and file name), to which users rebase their Clusters"})
 		}
 	}
 	say(always, checks.Error, "")
-	say(inUse, checks.Warning, " while Clusters use what is gone")
+	say(inUse, checks.Warning, " while Clusters use a removed part")
 	changes, err := classVariables(ctx, old, now)
 	for _, f := range changes {
 		f.Place = after.Place("spec", "variables")
 		f.Severity = checks.Warning
-		f.Fix = "keep what Clusters may have set valid, or publish the class under another name"
+		f.Fix = "keep values valid that Clusters may have set, or publish the class under another name"
 		report(f)
 	}
 	return err
 }
 
-// classVariables says by which variables Clusters of a class are refused in the next form of it.
+// classVariables describes the variables for which Clusters of a class are refused after its change.
 func classVariables(ctx context.Context, before, after *clusterv1.ClusterClass) (found []checks.Finding, err error) {
 	say := func(format string, args ...any) {
 		found = append(found, checks.Finding{Message: fmt.Sprintf(format, args...)})
@@ -199,7 +199,7 @@ func classVariables(ctx context.Context, before, after *clusterv1.ClusterClass) 
 		delete(old, v.Name)
 		required := ptr.Deref(v.Required, false) && v.Schema.OpenAPIV3Schema.Default == nil
 		if required && (was == nil || !ptr.Deref(was.Required, false) || was.Schema.OpenAPIV3Schema.Default != nil) {
-			say("the variable %s is required now and has no default: Clusters of the class that lack it are not reconciled any more", v.Name)
+			say("the variable %s is now required and has no default: Clusters of the class without it are not reconciled any more", v.Name)
 		}
 		if was == nil {
 			continue
@@ -215,32 +215,32 @@ func classVariables(ctx context.Context, before, after *clusterv1.ClusterClass) 
 		for _, c := range diff.Schemas(schemaBefore, schema) {
 			name := strings.TrimSuffix(v.Name+"."+c.Field, ".")
 			if what := variableNarrowing(ctx, c); what != "" {
-				say("the variable %s: %s: Clusters that have set it otherwise are not reconciled any more", name, what)
+				say("the variable %s: %s: Clusters with other values are not reconciled any more", name, what)
 			}
 		}
 	}
 	for _, v := range before.Spec.Variables {
 		if old[v.Name] != nil {
-			say("the variable %s is gone: Clusters that have set it are not reconciled any more", v.Name)
+			say("the variable %s was removed: Clusters that set it are not reconciled any more", v.Name)
 		}
 	}
 	return found, nil
 }
 
-// variableNarrowing says what a variable's schema refuses that it took before; "" is nothing.
+// variableNarrowing describes the values that a variable's schema newly refuses; "" means none.
 func variableNarrowing(ctx context.Context, c diff.SchemaChange) string {
 	switch {
 	case c.Closes() && c.Kind == diff.FieldRemoved:
-		return "the field is gone"
+		return "the field was removed"
 	case c.Narrows == diff.Widens:
 		return ""
 	case c.Kind == diff.FieldRequired, c.Kind == diff.FieldAdded:
-		return "the field is required now and has no default"
+		return "the field is now required and has no default"
 	case c.Kind == diff.FieldEnum:
 		if gone, all := c.GoneValues(); !all {
 			return "it can't be " + strings.Join(gone, " or ") + " any more"
 		}
-		return "it has to be one of " + c.After
+		return "it must be one of " + c.After
 	}
 	if severity, what := narrowing(ctx, c); severity != checks.Note {
 		return what
@@ -248,7 +248,7 @@ func variableNarrowing(ctx context.Context, c diff.SchemaChange) string {
 	return ""
 }
 
-// asProps returns a variable's schema as that of a CRD, which has the same fields.
+// asProps returns a variable's schema as the schema of a CRD, which has the same fields.
 func asProps(schema clusterv1.JSONSchemaProps) (*apiextensionsv1.JSONSchemaProps, error) {
 	props := &apiextensionsv1.JSONSchemaProps{}
 	data, err := json.Marshal(schema)

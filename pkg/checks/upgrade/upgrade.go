@@ -16,19 +16,19 @@ const (
 	sourceAPIChanges     = "Kubernetes, Deprecation Policy and Changing the API, On compatibility"
 )
 
-// upgrade is what the checks of an upgrade know of the release before and of what changed since.
+// upgrade contains the previous release and the changes since then.
 type upgrade struct {
-	// before is the release before, read as this one is.
+	// before is the previous release, read like this one.
 	before *checks.Subject
 	crds   []diff.CRDChange
-	// pairs are the definitions that both releases have, changed or not.
+	// pairs are the CRDs in both releases, changed or not.
 	pairs []crdPair
 }
 
-// crdPair is a custom resource definition in both releases.
+// crdPair is a CRD in both releases.
 type crdPair struct{ before, after checks.CRD }
 
-// upgradeOf returns what changed since the release before, or nil where there is none.
+// upgradeOf returns the changes since the previous release, or nil without one.
 var upgradeOf = checks.OnceValue(func(s *checks.Subject) *upgrade {
 	if s.Previous == nil {
 		return nil
@@ -43,7 +43,7 @@ var upgradeOf = checks.OnceValue(func(s *checks.Subject) *upgrade {
 	return u
 })
 
-// crdPairs returns the definitions that are in both lists.
+// crdPairs returns the CRDs that are in both lists.
 func crdPairs(before, after []checks.CRD) []crdPair {
 	var pairs []crdPair
 	for _, now := range after {
@@ -55,7 +55,7 @@ func crdPairs(before, after []checks.CRD) []crdPair {
 	return pairs
 }
 
-// upgradeCheck returns a check that runs where there is a release before.
+// upgradeCheck returns a check that runs only with a previous release.
 func upgradeCheck(id string, severity checks.Severity, title, source string, run func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error) checks.Check {
 	return checks.Check{
 		ID: id, Group: checks.Upgrade, Severity: severity, Title: title, Source: source,
@@ -68,7 +68,7 @@ func upgradeCheck(id string, severity checks.Severity, title, source string, run
 	}
 }
 
-// placeOfGone returns the place of an object that only the release before has: the file that it was in.
+// placeOfGone returns the place of an object that only the previous release has: its file there.
 func placeOfGone(s *checks.Subject, d *manifest.Document) manifest.Place {
 	place := s.At(s.Release.Provider.ComponentsFile())
 	place.Object = d.Place().Object

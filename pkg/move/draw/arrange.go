@@ -150,7 +150,7 @@ func (s *sheet) spread() {
 	}
 }
 
-// middle returns the mean place of some spots, or the spot's own where there are none.
+// middle returns the mean place of some spots, or the spot's own if there are none.
 func (s *sheet) middle(sp *spot, near []int) float64 {
 	if len(near) == 0 {
 		return sp.x

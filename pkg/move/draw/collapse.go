@@ -51,7 +51,7 @@ type box struct {
 // arrow leads from a box of owners to one of what they own.
 type arrow struct {
 	from, to int
-	// soft says that none of the links is an owner reference; ring that one of them is of a cycle.
+	// soft means that no link is an owner reference, and ring that a link is part of a cycle.
 	soft, ring bool
 	// links is how many there are.
 	links int

@@ -1,5 +1,5 @@
-// Package draw draws an owner graph: who owns whom, and what becomes of each object in a move, with
-// what is left behind in red. No format needs a network or another program to be looked at.
+// Package draw draws an owner graph: the owners of objects, and the fate of each object in a move, with left-behind
+// objects in red. No format needs a network or another program for viewing.
 package draw
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// Picture is what is drawn.
+// Picture is a drawing of a graph.
 type Picture struct {
 	// Plan is what a move does to the objects.
 	Plan *move.Plan
-	// Members are the objects, in an order that depends on nothing but them.
+	// Members are the objects, in an order that depends only on them.
 	Members []move.Member
 	// Collapse says which objects share a box; "" is Auto.
 	Collapse Collapse
@@ -34,7 +34,7 @@ func newPicture(plan *move.Plan, members []move.Member) *Picture {
 	return &Picture{Plan: plan, Members: members, rings: ringsOf(members)}
 }
 
-// formats are the ways to show one. A new one is a file of its own and a line here.
+// formats are the formats of a picture. A new one is one file and one line here.
 var formats = format.List[*Picture]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},
@@ -50,12 +50,12 @@ func Formats() []string { return formats.Names() }
 // ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error { return formats.Parse(name) }
 
-// Write shows the picture in a format. The text is the same for the same objects.
+// Write writes the picture in a format. The same objects result in the same text.
 func (p *Picture) Write(name string, w io.Writer) error {
 	return formats.Write(name, "the graph", p, w)
 }
 
-// title says what the picture is of.
+// title names the source of the picture.
 func (p *Picture) title() string {
 	where := "all namespaces"
 	if p.Plan.Namespace != "" {
@@ -84,13 +84,13 @@ func (p *Picture) Summary() string {
 	return strings.Join(texts, ", ")
 }
 
-// warnings say why the picture may not be the whole truth, and why the move would not start.
+// warnings describe why the picture may be incomplete, and why the move would not start.
 func (p *Picture) warnings() []string {
 	var lines []string
 	for _, problem := range p.Plan.Problems {
 		lines = append(lines, printable("INCOMPLETE: "+problem.String()))
 	}
-	// A namespace where nothing is ready has a stop for each Machine: those of a reason share a line.
+	// A namespace without ready objects has a stop for each Machine: stops with the same reason share a line.
 	var reasons []string
 	objects := map[string][]string{}
 	for _, stop := range p.Plan.Stops {

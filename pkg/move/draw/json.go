@@ -35,7 +35,7 @@ type jsonObject struct {
 	Object manifest.Object `json:"object"`
 	// What a move does with it; absent is an owner that was not read.
 	Fate move.Fate `json:"fate" jsonschema:"enum=moved,enum=copied,enum=left-behind,enum=apart,enum=absent"`
-	// Why says why it has the fate.
+	// Why is the reason for the fate.
 	Why string `json:"why"`
 	// Step is which group of the move creates it, from 1.
 	Step int `json:"step,omitempty"`
@@ -50,7 +50,7 @@ type jsonObject struct {
 type jsonOwner struct {
 	// The owner.
 	Object manifest.Object `json:"object"`
-	// Soft says that there is no owner reference, and clusterctl links the two all the same.
+	// Soft means that clusterctl links the two without an owner reference.
 	Soft bool `json:"soft,omitempty"`
 }
 

@@ -106,7 +106,7 @@ func checkArrows(t *testing.T, d *drawing, l *layout) {
 	}
 }
 
-// cyclic says whether boxes are in cycles: taking away those that nothing owns leaves some.
+// cyclic reports whether boxes are in cycles: taking away those that nothing owns leaves some.
 func cyclic(d *drawing) bool {
 	missing := make([]int, len(d.boxes))
 	for _, a := range d.arrows {
@@ -185,7 +185,7 @@ func TestCollapse(t *testing.T) {
 	}
 }
 
-// TestRings: who owns itself by others, and what comes first.
+// TestRings: objects that own themselves through others, and the order of the components.
 func TestRings(t *testing.T) {
 	p := pictureOf(namespace(500))
 	if n := p.rings.count(); n != 8 {

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// look is how objects of a fate are shown. Colours are never alone: there is a marker, a label and a
-// line of its own width or dashes.
+// look is the appearance of objects with a fate. Colour is never the only sign: each fate has a marker, a label, and a
+// line with its own width or dashes.
 type look struct {
 	fate move.Fate
 	// class is the name of the fate in styles; label and marker are for people.
@@ -24,8 +24,8 @@ type look struct {
 
 type colors struct{ line, fill string }
 
-// looks are those of all fates. Blue, green and red are told apart by the colour-blind too: they are
-// from the palette of Okabe and Ito, but for the red, which is a darker one.
+// looks are those of all fates. Blue, green and red are distinguishable for colour-blind people: they are from the
+// palette of Okabe and Ito, except for a darker red.
 var looks = []look{
 	{
 		move.FateMoved, "moved", "moved", "→", "moved: created in the target, deleted from the source",
@@ -73,8 +73,8 @@ func lookOf(fate move.Fate) look {
 	return looks[len(looks)-1]
 }
 
-// printable replaces what would not be seen, or would change how the rest is seen: names come from
-// strangers. What Unicode calls not printable is written as its number.
+// printable replaces invisible characters, and those that would change how the rest is shown: names may be hostile.
+// Unprintable characters are written as numbers.
 func printable(text string) string {
 	hidden := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if strings.IndexFunc(text, hidden) < 0 {
@@ -92,7 +92,7 @@ func printable(text string) string {
 }
 
 // cells returns how many columns of a monospaced font a text takes. Hangul and what comes behind
-// symbols in Unicode are taken for wide letters, which is too much for a few.
+// symbols in Unicode are treated as wide letters, which is too much for a few.
 func cells(text string) int {
 	n := 0
 	for _, r := range text {

@@ -1,7 +1,7 @@
 // Package gitea publishes to generic packages of Gitea and Forgejo.
 //
-// A package has no drafts: how a version becomes whole all the same is store.Claims'. The server
-// refuses a second file of one name, so that only one publisher's claim can be there.
+// A package has no drafts: store.Claims makes a version complete in one step. The server refuses a second file with the
+// same name, so only one publisher's claim can exist.
 // Source: Gitea docs, "Generic Package Registry"; the API's "package" operations.
 package gitea
 
@@ -28,10 +28,10 @@ var Kind = store.Kind{
 	Open:     open,
 }
 
-// form is the URL of a package, which may be below a path of the server's, with a version and a file.
+// form matches the URL of a package, which may be below a path of the server, with a version and a file.
 var form = regexp.MustCompile(`^(https://[^/?#]+(?:/[^?#]*)?)/api/packages/([A-Za-z0-9._-]+)/generic/([A-Za-z0-9.+_-]+)(?:/([^/?#]+))?(?:/([^/?#]+))?/?$`)
 
-// pageSize is how many entries a page of a list has; servers may give fewer.
+// pageSize is the number of entries on a page of a list; servers may return fewer.
 const pageSize = 50
 
 type pkg struct {
@@ -43,7 +43,7 @@ type pkg struct {
 	opts              store.Options
 }
 
-// open returns the package that a URL names, and the version and file behind it.
+// open returns the package in a URL, and the version and file after it.
 func open(text string, opts store.Options) (store.Store, store.At, error) {
 	parts := form.FindStringSubmatch(text)
 	if parts == nil {
@@ -74,7 +74,7 @@ func (s *pkg) Fits(all []*store.Version) error {
 	return errors.Join(problems...)
 }
 
-// fileName are the names of files that every version of the server takes.
+// fileName matches the names of files that every version of the server accepts.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9.+_-]+$`)
 
 const note = "clusterctl reads nothing from Gitea: its users fetch releases (clusterctl release fetch) into a local repository"

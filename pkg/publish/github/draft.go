@@ -22,25 +22,25 @@ import (
 )
 
 const (
-	// cleanUpTime is how long removing what was begun may take after a failure or an interrupt.
+	// cleanUpTime is the time limit for removing unfinished work after a failure or an interrupt.
 	cleanUpTime = 30 * time.Second
-	// replaceTime is how long the requests may take between which nothing is public.
+	// replaceTime is the time limit for the requests between which no release is public.
 	replaceTime = 2 * time.Minute
-	// draftLooks is how often a draft is looked for whose making was not answered, before another one is
-	// made. The pauses between them come to half a minute at least: a list may be behind, and each draft
-	// too many is one that somebody has to remove.
+	// draftLooks is the number of searches for a draft whose creation was not answered, before another one is created.
+	// The pauses between them add up to at least half a minute: a list may be outdated, and people have to remove
+	// superfluous drafts.
 	draftLooks = 5
 )
 
-// staged is a version in a draft, or in the release that it is added to.
+// staged is a version in a draft, or in the release to which it is added.
 type staged struct {
 	*store.Version
 	is *state
-	// commit is the one to tag it at, or "".
+	// commit is the commit to tag, or "".
 	commit string
-	// id is the draft, or the release that it is added to.
+	// id is the draft, or the release to which the version is added.
 	id int64
-	// mark is what the draft is marked with; empty where the version is added to a release.
+	// mark is the mark of the draft; empty if the version is added to a release.
 	mark string
 	host *githubRelease
 }
@@ -79,7 +79,7 @@ func (st *staged) release(body string, draft bool) *github.RepositoryRelease {
 	return r
 }
 
-// createDraft makes the draft that this run works in, under the run's mark, and returns its id.
+// createDraft creates the draft of this run, with the run's mark, and returns its ID.
 func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 	wanted := st.release(st.mark+"\n"+st.Text.Body, true)
 	for try := 1; ; try++ {
@@ -91,7 +91,7 @@ func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 		if ctx.Err() != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 			defer cancel()
-			if id, _ := s.findDraft(ctx, st.mark); id != 0 { // what can't be found stays behind
+			if id, _ := s.findDraft(ctx, st.mark); id != 0 { // a draft that can't be found stays
 				s.discard(ctx, id)
 			}
 			return 0, err
@@ -99,7 +99,7 @@ func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 		if transport.IsRefusal(err) {
 			return 0, err
 		}
-		// The answer was lost, or came after it was made: it would be in the list under its mark.
+		// The answer was lost, or came after the draft was created: then the draft is in the list with its mark.
 		for look := range draftLooks {
 			if err := s.opts.Network.Wait(ctx, transport.Pause(look+1)); err != nil {
 				return 0, err
@@ -114,7 +114,7 @@ func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 	}
 }
 
-// findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
+// findDraft returns the ID of the draft with a mark, or 0 if it is not in the list.
 func (s *repo) findDraft(ctx context.Context, mark string) (int64, error) {
 	listed, err := s.listAtRest(ctx)
 	for _, r := range listed {
@@ -125,22 +125,22 @@ func (s *repo) findDraft(ctx context.Context, mark string) (int64, error) {
 	return 0, err
 }
 
-// discard removes a draft that can't become public any more. What can't be removed stays behind as
-// what a killed run leaves.
+// discard removes a draft that can't become public any more. A draft that can't be removed stays like one of a killed
+// run.
 func (s *repo) discard(ctx context.Context, draft int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	_ = s.delete(ctx, draft, "removing a draft")
 }
 
-// tidy removes drafts that are in the public release now: one more of them is only untidy.
+// tidy removes drafts of the version that is now public; a remaining one does no harm.
 func (s *repo) tidy(ctx context.Context, drafts []*githubRelease) {
 	for _, r := range drafts {
 		_ = s.delete(ctx, r.GetID(), "")
 	}
 }
 
-// delete removes a release; that it is not there is no error.
+// delete removes a release; a missing one is no error.
 func (s *repo) delete(ctx context.Context, id int64, doing string) error {
 	resp, err := s.client.Repositories.DeleteRelease(ctx, s.owner, s.name, id)
 	return transport.Unless(s.failure(doing, resp, err), http.StatusNotFound)
@@ -152,7 +152,7 @@ func (s *repo) edit(ctx context.Context, doing string, id int64, wanted *github.
 }
 
 func (s *repo) Commit(ctx context.Context, x store.Staged) error {
-	st := x.(*staged) // Stage made it
+	st := x.(*staged) // Stage returned it
 	switch {
 	case st.host != nil:
 		return s.commitInto(ctx, st)
@@ -165,7 +165,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	}
 	replaced := st.is.aside
 	if old := st.is.there; old != nil {
-		// Between the next two requests nothing is public: an interrupt waits for them.
+		// Between the next two requests no release is public, so an interrupt waits for them.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), replaceTime)
 		defer cancel()
@@ -185,8 +185,8 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	return nil
 }
 
-// makePublic makes a draft of this run public. Once it has been asked for, the draft may be public
-// whatever was answered. The error is store.ErrTaken where another release is.
+// makePublic makes a draft of this run public. After the request, the draft may be public whatever the answer was. The
+// error is store.ErrTaken if another release is public.
 func (s *repo) makePublic(ctx context.Context, st *staged) error {
 	s.opts.Tell("making " + st.Number + " public")
 	wanted := st.release(st.Text.Body, false)
@@ -201,8 +201,8 @@ func (s *repo) makePublic(ctx context.Context, st *staged) error {
 	return err
 }
 
-// refused cleans up after a draft that could not be made public, and makes the release that was to be
-// replaced public again.
+// refused cleans up after a draft that could not be made public, and makes the release public again that it was to
+// replace.
 func (s *repo) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
 	if errors.Is(why, store.ErrTaken) {
 		if there, err := s.awaitPublished(ctx, st.Number); err == nil && there.GetID() != st.id {
@@ -239,7 +239,7 @@ func (s *repo) putBack(ctx context.Context, old *githubRelease, listed []*github
 	return fmt.Errorf("%w; the release that was there is public again", why)
 }
 
-// leaveDraft takes the run's mark off its draft: it is one of people then.
+// leaveDraft removes the run's mark from its draft, which then belongs to people.
 func (s *repo) leaveDraft(ctx context.Context, st *staged) error {
 	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Bool(true)})
 	if transport.IsRefusal(err) {
@@ -248,12 +248,12 @@ func (s *repo) leaveDraft(ctx context.Context, st *staged) error {
 	return err
 }
 
-// abandonedTime is after how long the run that made a draft must be over.
+// abandonedTime is the time after which the run that created a draft must have ended.
 const abandonedTime = 90 * time.Minute
 
-// Settle looks at what everybody sees. As the version is public under another id, none of the drafts that are
-// removed can become public any more. It also corrects which version is the latest, where two
-// publishers of several versions met.
+// Settle checks the public state. Since the version is public under another ID, none of the drafts that it removes can
+// become public any more. It also corrects which version is the latest, if publishers of several versions ran at the
+// same time.
 func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
 	if s.opts.Draft {
 		return nil, nil // nothing is public yet
@@ -266,7 +266,7 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 	if st, ok := x.(*staged); ok {
 		id, mark = st.id, st.mark
 	}
-	// A list that knows of the public release knows of every draft that was made before.
+	// A list that contains the public release contains every draft that was created before.
 	var listed []*githubRelease
 	if _, err := s.http.Await(ctx, v.Number, func() (_ bool, err error) {
 		listed, err = s.listAtRest(ctx)
@@ -283,7 +283,7 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 		isMine := mark != "" && strings.HasPrefix(r.GetBody(), mark)
 		switch {
 		case r.GetID() == id || r.GetTagName() != v.Number:
-		case !r.GetDraft() && x == nil: // the plan has said so
+		case !r.GetDraft() && x == nil: // the plan reports it
 		case !r.GetDraft():
 			warnings = append(warnings, fmt.Sprintf("%s is public more than once, and users get one or the other: compare %s and %s and remove one", v.Number, there.GetHTMLURL(), r.GetHTMLURL()))
 		case !own || store.Replaceable(v.Number) && !isMine && !s.isAbandoned(r):
@@ -309,7 +309,7 @@ func (s *repo) awaitPublished(ctx context.Context, version string) (there *githu
 	return there, err
 }
 
-// isAbandoned says whether the run that made a draft must be over.
+// isAbandoned reports whether the run that created a draft must have ended.
 func (s *repo) isAbandoned(r *githubRelease) bool {
 	if strings.HasPrefix(r.GetBody(), asideMark) {
 		return true // another release is public in its place
@@ -322,8 +322,8 @@ func (s *repo) isAbandoned(r *githubRelease) bool {
 	return err == nil && s.opts.Network.Time().Sub(made) > abandonedTime
 }
 
-// correctLatest names the highest version "latest" where a publisher of a lower one, which did not
-// know of it, named its own.
+// correctLatest marks the highest version as "latest" if a publisher of a lower one marked its own because it did not
+// know the higher one.
 func (s *repo) correctLatest(ctx context.Context, listed []*githubRelease, version string) error {
 	highest := highestStable(listed, version)
 	if !store.Stable(version) || highest == version {
@@ -357,7 +357,7 @@ func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot)
 	return st, s.filler(st.id, false).Fill(ctx, st.Version)
 }
 
-// commitInto completes what was added to a release, and makes it public if it is a draft.
+// commitInto completes the files in a release, and makes it public if it is a draft.
 func (s *repo) commitInto(ctx context.Context, st *staged) error {
 	if err := s.filler(st.id, false).Complete(ctx, st.Version); err != nil {
 		return err
@@ -376,10 +376,10 @@ func (s *repo) commitInto(ctx context.Context, st *staged) error {
 	return nil
 }
 
-// errGone says that a draft was removed: by a run that has published the version.
+// errGone means that a draft was removed: by a run that has published the version.
 var errGone = fmt.Errorf("%w: the draft is not there any more", store.ErrTaken)
 
-// gone returns errGone where a release is not there any more, and nil otherwise.
+// gone returns errGone if a release no longer exists, and nil otherwise.
 func (s *repo) gone(ctx context.Context, id int64, why error) error {
 	for try := range 3 {
 		if try > 0 && s.opts.Network.Wait(ctx, transport.Pause(try)) != nil {
@@ -393,23 +393,23 @@ func (s *repo) gone(ctx context.Context, id int64, why error) error {
 	return fmt.Errorf("%w: %w", errGone, why)
 }
 
-// assets are the files of one release: a draft of this run, or a release that people made for a version.
+// assets are the files of one release: a draft of this run, or a release that people created for a version.
 type assets struct {
 	repo *repo
 	id   int64
-	// sums are the digests of assets that had to be downloaded for them, by their ids.
+	// sums are the digests of downloaded assets, by their IDs.
 	sums map[int64]string
 }
 
-// filler returns what puts files into a release. Nobody else changes the drafts of this run.
+// filler returns a Filler for a release. No other publisher changes the drafts of this run.
 func (s *repo) filler(id int64, draft bool) *store.Filler {
 	return &store.Filler{To: &assets{repo: s, id: id, sums: map[int64]string{}}, Client: s.http, Tell: s.opts.Tell, AtOnce: transport.AtOnce, Alone: draft}
 }
 
-// List lists the assets in the order in which they came. A server behind the others may not know of the
-// release yet.
-// Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter",
-// which is to be removed before the file can be sent again.
+// List lists the assets in the order of their uploads. An outdated server may not know the release yet.
+//
+// Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter", which has to be
+// removed before the file can be sent again.
 func (a *assets) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
 	listed, err := a.repo.listAssets(ctx, a.id)
 	var files []store.FlatFile
@@ -429,7 +429,7 @@ func (a *assets) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
 	return files, err
 }
 
-// Send does one upload.
+// Send uploads a file.
 // Source: GitHub docs, "Upload a release asset".
 func (a *assets) Send(ctx context.Context, _ string, f release.File) error {
 	s := a.repo
@@ -452,13 +452,13 @@ func (a *assets) Send(ctx context.Context, _ string, f release.File) error {
 	return err
 }
 
-// Remove removes an asset; that it is not there is no error.
+// Remove removes an asset; a missing one is no error.
 func (a *assets) Remove(ctx context.Context, _ string, f store.FlatFile) error {
 	resp, err := a.repo.client.Repositories.DeleteReleaseAsset(ctx, a.repo.owner, a.repo.name, f.ID)
 	return transport.Unless(a.repo.failure("removing the half of "+f.Name, resp, err), http.StatusNotFound)
 }
 
-// alreadyExists says whether a server refused something as its field has a value that is taken.
+// alreadyExists reports whether a server refused a request because the value of a field already exists.
 func alreadyExists(err error, field string) bool {
 	var response *github.ErrorResponse
 	return errors.As(err, &response) && response.Response.StatusCode == http.StatusUnprocessableEntity &&

@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	// pageSize is how many entries a page of a list has at most.
+	// pageSize is the maximum number of entries on a page of a list.
 	pageSize = 100
-	// uploadedState is the state of an asset that is there as a whole.
+	// uploadedState is the state of a complete asset.
 	uploadedState = "uploaded"
-	// maxTagWarnings is how many tags without a release are named.
+	// maxTagWarnings is the number of tags without a release that are named.
 	maxTagWarnings = 5
 )
 
-// githubRelease is a release with what the client's own type lacks.
+// githubRelease is a release with the fields that the client's type lacks.
 // Source: GitHub docs, "REST API endpoints for releases".
 type githubRelease struct {
 	github.RepositoryRelease
-	// Immutable says that GitHub refuses the tag for ever, even after the release is deleted.
+	// Immutable says that GitHub refuses the tag forever, even after the release is deleted.
 	// Source: GitHub docs, "Immutable releases".
 	Immutable bool `json:"immutable"`
 }
 
-// asset is an asset of a release with what the client's own type lacks.
+// asset is an asset of a release with the fields that the client's type lacks.
 // Source: GitHub docs, "REST API endpoints for release assets".
 type asset struct {
 	github.ReleaseAsset
@@ -45,32 +45,32 @@ type asset struct {
 	Digest string `json:"digest"`
 }
 
-// The marks begin the text of drafts that this program works in. The text of a public release has none.
+// The marks are at the start of the text of drafts of this program. The text of a public release has none.
 const (
-	// draftMark is that of a draft that a run fills, and names the run.
+	// draftMark marks a draft that a run fills, and names the run.
 	draftMark = "<!-- clusterctl-release draft"
-	// asideMark is that of a release that was public, until the one that replaces it is.
+	// asideMark marks a release that was public, until its replacement is public.
 	asideMark = "<!-- clusterctl-release replaced -->\n"
 )
 
-// draftOf says whether a release is a draft for a version, by its tag or by its name, and whether this
-// program works in it.
+// draftOf reports whether a release is a draft for a version, by its tag or its name, and whether it belongs to this
+// program.
 func draftOf(r *githubRelease, version string) (isDraft, own bool) {
 	isDraft = r.GetDraft() && (r.GetTagName() == version || r.GetName() == version)
 	return isDraft, strings.HasPrefix(r.GetBody(), draftMark) || strings.HasPrefix(r.GetBody(), asideMark)
 }
 
-// state is what a snapshot of this store stands on.
+// state is the state of the server for a snapshot of this store.
 type state struct {
-	// there is the public release of the version; nil where there is none.
+	// there is the public release of the version; nil without one.
 	there *githubRelease
 	// assets are those of there or, without it, of the first of hosts.
 	assets map[string]*asset
-	// hosts are releases with files of others that people made for the version, to be added to.
+	// hosts are releases with other files that people created for the version, to which files are added.
 	hosts []*githubRelease
-	// prepared are drafts without files that people made for the version.
+	// prepared are drafts without files that people created for the version.
 	prepared []*githubRelease
-	// aside are drafts that were the public release until a run was to replace them.
+	// aside are drafts that were public until a run started to replace them.
 	aside []*githubRelease
 	// listed are all releases, as far as the list knows.
 	listed []*githubRelease
@@ -116,8 +116,7 @@ func (s *repo) Look(ctx context.Context, version string) (*store.Snapshot, error
 	return snapshot, s.lookAtAssets(ctx, snapshot, is)
 }
 
-// lookAtAssets completes a snapshot with the files of the public release or of the draft that they are
-// added to.
+// lookAtAssets adds the files of the public release, or of the draft to which they are added, to a snapshot.
 func (s *repo) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *state) error {
 	from := is.there
 	if from == nil && len(is.hosts) > 0 {
@@ -131,7 +130,7 @@ func (s *repo) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *s
 		return err
 	}
 	for name, a := range is.assets {
-		if a.GetState() == uploadedState { // half an upload is nothing to readers
+		if a.GetState() == uploadedState { // readers don't see an incomplete upload
 			snapshot.Files[name] = fileOf(a)
 		}
 	}
@@ -189,15 +188,15 @@ func pages[T any](ctx context.Context, s *repo, doing, path string) (all []T, pa
 	return all, pages, nil
 }
 
-// listPages returns all releases of the repository, drafts too where the token may see them, and the
-// number of pages that it took. It may be behind what other requests have done.
+// listPages returns all releases of the repository, including drafts if the token may see them, and the number of
+// pages. The list may lag behind other requests.
 func (s *repo) listPages(ctx context.Context) ([]*githubRelease, int, error) {
 	return pages[*githubRelease](ctx, s, "listing the releases of "+s.URL(), "releases")
 }
 
-// listAtRest is listPages for those who must not miss a release: one that is removed while the pages
-// come moves the others up, and the first of the next page is in none. A list of several pages is asked
-// for again until it says the same twice.
+// listAtRest is listPages for callers that must not miss a release: if a release is removed between two pages, the
+// others move up, and the first of the next page is in neither. It repeats a list of several pages until two lists are
+// equal.
 func (s *repo) listAtRest(ctx context.Context) ([]*githubRelease, error) {
 	all, pages, err := s.listPages(ctx)
 	for try := 0; try < 8 && err == nil && pages > 1; try++ {
@@ -223,7 +222,7 @@ func (s *repo) published(ctx context.Context, version string) (*githubRelease, e
 	return &r, nil
 }
 
-// fileOf returns an asset as a snapshot has it; the digest is empty on servers that do not know it.
+// fileOf returns an asset in the form of a snapshot; the digest is empty on servers that do not know it.
 func fileOf(a *asset) store.File {
 	return store.File{Size: int64(a.GetSize()), SHA256: strings.TrimPrefix(strings.ToLower(a.Digest), "sha256:")}
 }
@@ -246,8 +245,8 @@ func (s *repo) Read(ctx context.Context, there *store.Snapshot, name string) ([]
 	return s.download(ctx, a)
 }
 
-// assetDigest returns the digest of an asset, for which it is downloaded where the server does not say.
-// It is empty for half an upload.
+// assetDigest returns the digest of an asset, which it downloads if the server does not know the digest. It is empty
+// for an incomplete upload.
 func (s *repo) assetDigest(ctx context.Context, a *asset) (string, error) {
 	if a.GetState() != uploadedState {
 		return "", nil
@@ -281,7 +280,7 @@ func (s *repo) download(ctx context.Context, a *asset) ([]byte, error) {
 }
 
 // highestStable returns the highest version without a pre-release part among the public releases
-// and this one, or "" where there is none.
+// and this one, or "" if there is none.
 func highestStable(listed []*githubRelease, version string) string {
 	versions := []string{version}
 	for _, r := range listed {
@@ -313,7 +312,8 @@ func isComplete(r *githubRelease) bool {
 	return slices.Contains(names, release.MetadataFile) && slices.ContainsFunc(names, isComponents)
 }
 
-// LatestVersion asks clusterctl, or looks where that does not read from.
+// LatestVersion returns the latest version from clusterctl's code, or from the list if clusterctl does not read from
+// here.
 func (s *repo) LatestVersion(ctx context.Context, file string) (string, error) {
 	if s.clusterctlReads() && s.opts.Network.Transport == nil {
 		client, err := s.clusterctlClient(ctx, store.Latest, file)
@@ -326,8 +326,9 @@ func (s *repo) LatestVersion(ctx context.Context, file string) (string, error) {
 	return highestStable(listed, ""), err
 }
 
-// incompleteTags warns of tags that clusterctl takes for the newest version of a series, and that
-// have no release with metadata and components: `clusterctl upgrade plan` fails for everybody then.
+// incompleteTags warns about tags that clusterctl treats as the newest version of a series, and that have no release
+// with metadata and components: `clusterctl upgrade plan` then fails for all users.
+//
 // Source: cluster-api issue 8966 and cluster-api-provider-openstack issue 3237.
 func (s *repo) incompleteTags(ctx context.Context, own []*store.Version) ([]string, error) {
 	newest := map[string]string{}

@@ -1,15 +1,14 @@
 // Package github publishes to the releases of a repository on GitHub.
 //
-// A version is built up in a draft, which nobody but the repository's own people sees, and made
-// public by one request once every file in it has been compared. GitHub has no lock and no request
-// that depends on what is there, but one thing that only one of many succeeds in: making a tag's
-// release public. The rest follows from that. Each run works in a draft of its own, so that nobody
-// makes public what somebody else is changing; a run that is killed leaves a draft behind, which
-// may be the draft of a run that is still at work, and so is removed only once the tag is taken.
+// A version is built up in a draft, which only the repository's collaborators see, and made public by one request after
+// all its files have been compared. GitHub has no locks and no conditional requests. Only one of several publishers can
+// succeed in making a tag's release public, and the rest follows from that: each run uses its own draft, so that no run
+// publishes the unfinished draft of another. A killed run leaves a draft behind. It may also be the draft of a run that
+// is still active, so it is removed only after the tag is published.
 //
-// A release with files of others, such as binaries, that people made for the version - a draft, or a
-// public one without anything of a provider - is added to instead: SHA256SUMS claims it first, and
-// metadata.yaml comes last, as on servers without drafts.
+// If people have created a release with other files, such as binaries, for the version - a draft, or a public release
+// without provider files - the files are added to it instead: SHA256SUMS claims it first, and metadata.yaml comes last,
+// as on servers without drafts.
 package github
 
 import (
@@ -53,14 +52,14 @@ type repo struct {
 	token       string
 	opts        store.Options
 
-	// aims has the commits of versions, once they were looked up.
+	// aims contains the commits of versions that were looked up.
 	aims map[string]aim
 }
 
-// nameForm is the form of the names of owners and repositories.
+// nameForm matches the names of owners and repositories.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// open returns the repository that a URL begins with, and the version and file behind it.
+// open returns the repository in a URL, and the version and file after it.
 func open(text string, opts store.Options) (store.Store, store.At, error) {
 	u, err := store.ParseURL(text, "a GitHub repository", "GITHUB_TOKEN")
 	if err != nil {
@@ -94,7 +93,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	return s, at, err
 }
 
-// at returns what the rest of a URL's path names: nothing, clusterctl's own form of a provider,
+// at returns what the rest of a URL's path names: the repository, a provider in clusterctl's form,
 // releases/<version>/<components file>, or all providers of a version, releases/tag/<version>.
 func (s *repo) at(text string, rest []string) (store.At, error) {
 	if len(rest) == 3 && rest[1] == "tag" {
@@ -122,12 +121,12 @@ func (s *repo) entryURL(version, file string) string {
 	return s.URL() + "/releases/" + version + "/" + file
 }
 
-// clusterctlReads says whether clusterctl's own client reads from here.
+// clusterctlReads reports whether clusterctl's client reads from here.
 func (s *repo) clusterctlReads() bool {
 	return strings.EqualFold(s.server.web, "https://"+clusterctlsHost)
 }
 
-// failure says what an error of the API means to the user; nil stays nil.
+// failure adds advice for the user to an error of the API; nil stays nil.
 func (s *repo) failure(doing string, resp *github.Response, err error) error {
 	var answer *http.Response
 	needs := "contents: write"
@@ -154,11 +153,11 @@ func (s *repo) failure(doing string, resp *github.Response, err error) error {
 	})
 }
 
-// maxAssets is how many assets a release may have.
+// maxAssets is the maximum number of assets of a release.
 // Source: GitHub docs, "About releases", "Storage and bandwidth quotas".
 const maxAssets = 1000
 
-// assetName are the names that GitHub keeps as they are; in others it replaces characters.
+// assetName matches the names that GitHub keeps; in others it replaces characters.
 // Source: GitHub docs, "Upload a release asset", the notes.
 var assetName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
 
@@ -194,20 +193,20 @@ func (s *repo) Survey(ctx context.Context, all []*store.Version) ([]string, erro
 	if repository.GetArchived() {
 		return nil, fmt.Errorf("%s is archived, and takes no releases: publish to another repository", s.URL())
 	}
-	// The token of a workflow's job has no user, and all of these are false for it.
+	// The token of a workflow's job has no user, so all of these are false for it.
 	if may := repository.GetPermissions(); may["pull"] && !may["push"] {
 		return nil, fmt.Errorf("the token may read %s, and not write there: it needs contents: write", s.URL())
 	}
 	return s.incompleteTags(ctx, all)
 }
 
-// aim is where a version is tagged.
+// aim is the place of a version's tag.
 type aim struct {
-	// commit is the one to tag it at, or "" where its tag is of the commit tagged already.
+	// commit is the commit to tag, or "" if the tag already exists.
 	commit, tagged string
 }
 
-// aim returns where a version is tagged, or is to be.
+// aim returns the existing or future place of a version's tag.
 func (s *repo) aim(ctx context.Context, v *store.Version) (aim, error) {
 	if known, ok := s.aims[v.Number]; ok {
 		return known, nil
@@ -228,7 +227,7 @@ func (s *repo) aim(ctx context.Context, v *store.Version) (aim, error) {
 	return at, nil
 }
 
-// tagCommit returns the commit that a version's tag is of, or "" where there is no such tag.
+// tagCommit returns the commit of a version's tag, or "" if the tag does not exist.
 func (s *repo) tagCommit(ctx context.Context, version string) (string, error) {
 	doing := "looking for the tag " + version
 	ref, resp, err := s.client.Git.GetRef(ctx, s.owner, s.name, "tags/"+version)
@@ -310,7 +309,7 @@ func (s *repo) Reader(ctx context.Context, version string) (func(context.Context
 // clusterctlsHost is the only host whose releases clusterctl reads.
 const clusterctlsHost = "github.com"
 
-// server is where a GitHub is spoken to.
+// server is the address of a GitHub.
 type server struct {
 	// web is the site, e.g. "https://github.com".
 	web string
@@ -327,7 +326,7 @@ func pipelineServer() *url.URL {
 	return u
 }
 
-// matches says whether a text is a URL of github.com, or of the server that a pipeline runs on.
+// matches reports whether a text is a URL of github.com, or of the server that a pipeline runs on.
 func matches(text string) bool {
 	u, err := url.Parse(text)
 	own := pipelineServer()
@@ -335,7 +334,7 @@ func matches(text string) bool {
 		u.Scheme == own.Scheme && strings.EqualFold(u.Host, own.Host))
 }
 
-// newServer returns where the GitHub at a host is spoken to.
+// newServer returns the addresses of the GitHub at a host.
 // Source: GitHub docs, "Variables reference", GITHUB_API_URL and GITHUB_SERVER_URL; "Getting started
 // with the REST API" of GitHub Enterprise Server and of GitHub Enterprise Cloud with data residency;
 // "Upload a release asset".

@@ -17,8 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// List lists the files of hidden packages too: what is hidden is left out of lists, and
-// downloaded all the same.
+// List also lists the files of hidden packages, which lists omit and which can be downloaded.
 func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error) {
 	packages, err := s.packages(ctx, version, shown, hidden)
 	if err != nil {
@@ -51,7 +50,7 @@ func (s *pkg) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 	return all, nil
 }
 
-// Send uploads a file. Files of one version come one after the other.
+// Send uploads a file. Files of one version are sent one after the other.
 // Source: GitLab docs, "Publish a package": "You must call this endpoint serially".
 func (s *pkg) Send(ctx context.Context, version string, file release.File) error {
 	_, resp, err := s.client.GenericPackages.PublishPackageFile(s.project, s.name, version, file.Name, bytes.NewReader(file.Data), nil, gitlab.WithContext(ctx))
@@ -87,7 +86,7 @@ func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 // shown and hidden are the states of packages.
 const shown, hidden = "default", "hidden"
 
-// packages returns the packages of a version in these states; of all versions where it is empty.
+// packages returns the packages of a version in these states; of all versions if it is empty.
 // Job tokens may list them: gitlab-org/gitlab merge requests 91437 and 116059.
 func (s *pkg) packages(ctx context.Context, version string, states ...string) ([]*gitlab.Package, error) {
 	var all []*gitlab.Package
@@ -105,7 +104,7 @@ func (s *pkg) packages(ctx context.Context, version string, states ...string) ([
 				return nil, s.failure("listing the packages of "+s.URL(), resp, err)
 			}
 			for _, p := range some {
-				// The server searches for names, and servers before 16.6 do not know of versions.
+				// The server matches parts of names, and servers before 16.6 ignore versions.
 				if p.Name == s.name && (version == "" || p.Version == version) {
 					all = append(all, p)
 				}

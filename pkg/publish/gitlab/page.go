@@ -13,12 +13,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 )
 
-// A project on GitLab has a page for each of its releases, one for a tag, with links to files. It is
-// for people: clusterctl reads the package. It is made once the package is complete, with all of its
-// links by one request; of two publishers one makes it, and both look whether it is right.
+// A project on GitLab has a page for each of its releases, one for each tag, with links to files. It is for people:
+// clusterctl reads the package. It is created after the package is complete, with all of its links, by one request; of
+// two publishers one creates it, and both check it.
 
-// pageLinks returns the links that the release of a version has: to its files and to generated ones
-// that the package has, or will have where it is not complete.
+// pageLinks returns the links of a version's release: to its files and to generated ones that the package has, or will
+// have if it is not complete.
 func (s *pkg) pageLinks(ctx context.Context, v *store.Version) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	there, err := s.Look(ctx, v.Number)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s *pkg) pageLinks(ctx context.Context, v *store.Version) ([]*gitlab.Releas
 	return links, nil
 }
 
-// page returns the project's release of a version, or nil. Only this is not behind: GitLab keeps its
-// list of releases for minutes.
+// page returns the project's release of a version, or nil. Only this request is up to date: GitLab caches its list of
+// releases for minutes.
 // Source: GitLab docs, "Project release API", "Get a release by a tag name"; lib/api/releases.rb of
 // GitLab, present_cached.
 func (s *pkg) page(ctx context.Context, version string) (*gitlab.Release, error) {
@@ -51,7 +51,7 @@ func (s *pkg) page(ctx context.Context, version string) (*gitlab.Release, error)
 	return r, nil
 }
 
-// Page makes the page. Whatever a step was answered, what is there is looked at after it.
+// Page creates the page. It checks the result whatever the answers were.
 func (s *pkg) Page(ctx context.Context, v *store.Version, text func() string) (*store.Page, error) {
 	if !s.opts.Pages {
 		return nil, nil
@@ -92,8 +92,8 @@ func (s *pkg) Page(ctx context.Context, v *store.Version, text func() string) (*
 		} else {
 			last = s.addLinks(ctx, v.Number, missing)
 		}
-		// That something is there already (409 for a release, 400 for a link) is looked into. What the server
-		// does not understand is refused with 400 too: the next look tells one from the other.
+		// An existing release (409) or link (400) is checked. The server also answers 400 to an invalid request; the
+		// next look distinguishes them.
 		isThere, unclear := transport.HasStatus(last, http.StatusConflict), transport.HasStatus(last, http.StatusBadRequest)
 		if ctx.Err() != nil || transport.IsRefusal(last) && !isThere && (!unclear || refused) {
 			return nil, last
@@ -110,10 +110,10 @@ func (s *pkg) Page(ctx context.Context, v *store.Version, text func() string) (*
 	}
 }
 
-// lacks returns the links that a release lacks. It is an error if the release is of another commit than the
-// version, or if a link of that name leads elsewhere; other links are somebody's own.
+// lacks returns the missing links of a release. It is an error if the release has another commit than the version, or
+// if a link with that name has another target; other links belong to people.
 func (s *pkg) lacks(there *gitlab.Release, v *store.Version, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
-	if there.Commit.ID != "" { // else it has no tag yet
+	if there.Commit.ID != "" { // otherwise it has no tag yet
 		if _, err := s.opts.CommitToTag(v, s.URL(), there.Commit.ID, ""); err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (s *pkg) lacks(there *gitlab.Release, v *store.Version, wanted []*gitlab.Re
 	return missing, nil
 }
 
-// createPage asks for the release with all of its links.
+// createPage creates the release with all of its links.
 // Source: GitLab docs, "Project release API", "Create a release".
 func (s *pkg) createPage(ctx context.Context, v *store.Version, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
 	s.opts.Tell("making the release " + v.Number + " of the project")

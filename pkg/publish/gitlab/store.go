@@ -1,7 +1,7 @@
 // Package gitlab publishes to generic packages of a project on GitLab.
 //
-// A package has no drafts: each file is there for everybody once it has come. How a version becomes
-// whole all the same is store.Claims'. A project's release, a page for people, is made too.
+// A package has no drafts: each file is visible once it is uploaded. store.Claims makes a version complete in one step.
+// A project's release, a page for people, is created as well.
 package gitlab
 
 import (
@@ -37,7 +37,7 @@ var Kind = store.Kind{
 
 const (
 	projectsPath = "/api/v4/projects/"
-	// clusterctlsHosts begins the hosts that clusterctl takes for a GitLab.
+	// clusterctlsHosts is the prefix of the hosts that clusterctl treats as GitLab.
 	clusterctlsHosts = "gitlab."
 	// pageSize is how many entries a page of a list has.
 	pageSize = 100
@@ -52,17 +52,17 @@ type pkg struct {
 	opts                store.Options
 }
 
-// matches says whether a text is a URL of GitLab's API of packages.
+// matches reports whether a text is a URL of GitLab's API of packages.
 func matches(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && strings.HasPrefix(u.EscapedPath(), projectsPath)
 }
 
-// packageName are the names of generic packages.
+// packageName matches the names of generic packages.
 // Source: GitLab docs, "GitLab generic packages repository", "Publish a package".
 var packageName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// open returns the package that a URL begins with, and the version and file behind it.
+// open returns the package in a URL, and the version and file after it.
 func open(text string, opts store.Options) (store.Store, store.At, error) {
 	u, err := store.ParseURL(text, "a package on GitLab", "GITLAB_TOKEN")
 	if err != nil {
@@ -83,7 +83,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	}
 	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
 	s.Claims = store.NewClaims(s, client, opts.Tell)
-	// The credential is set, and requests are tried again, below this client.
+	// The transport below this client sets the credential and retries requests.
 	s.client, err = gitlab.NewClient("", //nolint:staticcheck // as above
 		gitlab.WithBaseURL("https://"+u.Host+"/api/v4"), gitlab.WithHTTPClient(client.HTTP),
 		gitlab.WithoutRetries(), gitlab.WithCustomLimiter(unlimited{}))
@@ -95,18 +95,18 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	return s, store.At{Version: parts[4], File: parts[5]}, nil
 }
 
-// The headers of tokens. A token's kind is told by its prefix.
+// The headers of tokens. The prefix of a token shows its kind.
 // Source: GitLab docs, "Token overview", "Token prefixes".
 const (
 	accessHeader, jobHeader, deployHeader = "Private-Token", "Job-Token", "Deploy-Token"
 	jobPrefix, deployPrefix               = "glcbt-", "gldt-"
 )
 
-// deployAdvice says what a deploy token is good for.
+// deployAdvice explains the limits of a deploy token.
 // Source: GitLab docs, "Deploy tokens", "GitLab public API".
 const deployAdvice = "a deploy token sends and reads files of packages, and lists or removes nothing: publish with an access token, or a job's, and name the version to read"
 
-// credentialFor returns the token of the user's, or that of the job that runs.
+// credentialFor returns the user's token, or that of the current job.
 // Source: GitLab docs, "GitLab CI/CD job token"; "Predefined CI/CD variables", CI_SERVER_HOST.
 func credentialFor(host string, opts store.Options) (transport.Credential, error) {
 	c := transport.Credential{Header: accessHeader, Hosts: []string{host}}
@@ -128,7 +128,7 @@ func credentialFor(host string, opts store.Options) (transport.Credential, error
 	return c, err
 }
 
-// unlimited does not slow requests down; a limit is seen to where requests are tried again.
+// unlimited does not slow down requests; the retries handle a limit.
 type unlimited struct{}
 
 func (unlimited) Wait(ctx context.Context) error { return ctx.Err() }
@@ -143,7 +143,7 @@ func (s *pkg) Place(version string) string { return s.URL() + "/" + version }
 // entryURL returns clusterctl's URL of a file in a version.
 func (s *pkg) entryURL(version, file string) string { return s.Place(version) + "/" + file }
 
-// failure says what an error of the API means to the user; nil stays nil.
+// failure adds advice for the user to an error of the API; nil stays nil.
 func (s *pkg) failure(doing string, resp *gitlab.Response, err error) error {
 	var answer *http.Response
 	if resp != nil {
@@ -169,7 +169,7 @@ func (s *pkg) Fits(all []*store.Version) error {
 	return errors.Join(problems...)
 }
 
-// fileName are the names of files in a package.
+// fileName matches the names of files in a package.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
 
 func (s *pkg) Survey(context.Context, []*store.Version) ([]string, error) {
@@ -179,7 +179,7 @@ func (s *pkg) Survey(context.Context, []*store.Version) ([]string, error) {
 	return nil, nil
 }
 
-// hostWarning says that clusterctl does not know this host for a GitLab; it is empty where it does.
+// hostWarning warns that clusterctl does not recognize this host as a GitLab; it is empty if it does.
 func (s *pkg) hostWarning() string {
 	if strings.HasPrefix(s.host, clusterctlsHosts) {
 		return ""
@@ -195,7 +195,7 @@ func (s *pkg) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([]s
 	return []string{fmt.Sprintf("the commit %s is tagged %s", commit, v.Number)}, nil
 }
 
-// Use returns an entry for each provider. Clusterctl knows no latest version of a package, so that an entry names
+// Use returns an entry for each provider. clusterctl can't determine the latest version of a package, so an entry names
 // the highest.
 func (s *pkg) Use(all []*store.Version) store.Use {
 	releases := store.Releases(all)
@@ -205,7 +205,7 @@ func (s *pkg) Use(all []*store.Version) store.Use {
 	})}
 }
 
-// Look lists the files. A deploy token lists nothing: what it can read is looked for.
+// Look lists the files. A deploy token can't list them, so Look tries the files that it can read.
 func (s *pkg) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	if s.credential.Header == deployHeader {
 		return store.Unlisted(ctx, version, s.Read)
@@ -239,8 +239,8 @@ func (s *pkg) Reader(ctx context.Context, version string) (func(context.Context,
 	return read, s.hostWarning(), err
 }
 
-// commitToTag returns the commit to tag a version at, as store.Options.CommitToTag. Where no commit is
-// known it is "", and the server decides.
+// commitToTag returns the commit to tag a version at, as store.Options.CommitToTag. It is "" if no commit is known;
+// then the server decides.
 func (s *pkg) commitToTag(ctx context.Context, v *store.Version) (string, error) {
 	tagged, err := s.tagCommit(ctx, v.Number)
 	if err != nil {
@@ -253,8 +253,9 @@ func (s *pkg) commitToTag(ctx context.Context, v *store.Version) (string, error)
 	return s.opts.CommitToTag(v, s.URL(), tagged, pipeline)
 }
 
-// tagCommit returns the commit that a version's tag is of, or "" where there is no such tag or where
-// the token may not look: those of jobs read no tags on many servers.
+// tagCommit returns the commit of a version's tag, or "" if the tag does not exist or the token may not read it: tokens
+// of jobs can't read tags on many servers.
+//
 // Source: GitLab docs, "Tags API"; "CI/CD job token", "Job token access".
 func (s *pkg) tagCommit(ctx context.Context, version string) (string, error) {
 	host, _, _ := strings.Cut(s.host, ":")

@@ -22,8 +22,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// tagTime is how long a look at a tag may take, and again the setting of it; slowTime is that on a
-// registry that is too slow for it.
+// tagTime is the time limit for reading a tag, and for setting it; slowTime is that for a registry that is too slow for
+// it.
 const tagTime, slowTime = 2 * time.Second, time.Minute
 
 // staged is a version whose files were pushed, and which has no tag yet.
@@ -32,14 +32,13 @@ type staged struct {
 	there    *store.Snapshot
 	desc     ocispec.Descriptor
 	manifest []byte
-	// time is how long a look at the tag may take, and again the setting of it.
+	// time is the time limit for reading the tag, and for setting it.
 	time time.Duration
-	// tagged says that the tag may have been set by this publisher.
+	// tagged means that this publisher may have set the tag.
 	tagged bool
 }
 
-// Stage pushes the files, which nobody sees yet. Their manifest is sent with its
-// tag only.
+// Stage pushes the files, which are not visible yet. Their manifest is sent only with its tag.
 func (s *repo) Stage(ctx context.Context, v *store.Version, there *store.Snapshot) (store.Staged, error) {
 	st := &staged{Version: v, there: there, time: tagTime}
 	local := memory.New()
@@ -73,7 +72,7 @@ func (s *repo) Stage(ctx context.Context, v *store.Version, there *store.Snapsho
 	}
 }
 
-// pack puts a version into a store in memory. Its manifest has the same bytes for the same files.
+// pack puts a version into a store in memory. The same files result in the same bytes of the manifest.
 func (s *repo) pack(ctx context.Context, v *store.Version, local *memory.Store) (ocispec.Descriptor, error) {
 	var layers []ocispec.Descriptor
 	titles := map[string]bool{}
@@ -94,7 +93,7 @@ func (s *repo) pack(ctx context.Context, v *store.Version, local *memory.Store) 
 	})
 }
 
-// Commit sets the tag, unless that is not what it was when it was looked at.
+// Commit sets the tag, unless it has changed since the look.
 func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	st := x.(*staged) // Stage made it
 	for try := 1; ; try++ {
@@ -103,7 +102,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 			return err
 		}
 		if ctx.Err() != nil || isRefusal(err) {
-			// A registry with immutable tags refuses the second of two: what is there says which.
+			// A registry with immutable tags refuses the second of two publishers: the tag shows which.
 			if now, lookErr := s.lookOnce(ctx, st); lookErr == nil && now.Public && !sameFiles(now, st.there) {
 				return fmt.Errorf("%w: %w", store.ErrTaken, err)
 			}
@@ -118,7 +117,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	}
 }
 
-// tagOnce looks at a tag and sets it, by requests that are sent once.
+// tagOnce reads a tag and sets it, by requests that are sent once.
 func (s *repo) tagOnce(ctx context.Context, st *staged) error {
 	now, err := s.lookOnce(ctx, st)
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *repo) tagOnce(ctx context.Context, st *staged) error {
 	}
 	if own := st.isIn(now); own || !sameFiles(now, st.there) {
 		if own && st.tagged {
-			return nil // the answer to the try before was lost
+			return nil // the answer to the previous attempt was lost
 		}
 		return store.ErrTaken
 	}
@@ -143,18 +142,18 @@ func (s *repo) lookOnce(ctx context.Context, st *staged) (*store.Snapshot, error
 	return s.Look(ctx, st.Number)
 }
 
-// isIn says whether a tag stands for the staged files.
+// isIn reports whether a tag names the staged files.
 func (st *staged) isIn(now *store.Snapshot) bool {
 	return now.Public && !slices.ContainsFunc(st.Files, func(f release.File) bool { return now.Files[f.Name].SHA256 != store.Digest(f.Data) })
 }
 
-// sameFiles says whether a tag stands for the same files at two looks.
+// sameFiles reports whether a tag names the same files at two looks.
 func sameFiles(a, b *store.Snapshot) bool {
 	return a.Public == b.Public && maps.Equal(a.Files, b.Files)
 }
 
-// Settle looks whether the tag lasts. Who has set a tag waits for longer than another publisher takes for a
-// look and the setting, before he looks whether it is still his.
+// Settle checks that the tag stays. A publisher that has set a tag waits longer than another one needs for reading and
+// setting it, and then checks that the tag is unchanged.
 func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
 	st, ok := x.(*staged)
 	if !ok || !st.tagged {
@@ -177,15 +176,16 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 	return nil, nil
 }
 
-// uploadCodes are the errors of a registry that does not agree with the publisher on how far an upload
-// has come: it ended it though the answer was lost, or has not yet seen what it needs.
+// uploadCodes are the errors of a registry that disagrees with the publisher about the state of an upload: it completed
+// it although the answer was lost, or does not yet know the required blobs.
+//
 // Source: OCI distribution specification, "Error Codes".
 var uploadCodes = []string{
 	errcode.ErrorCodeBlobUploadUnknown, errcode.ErrorCodeBlobUploadInvalid, errcode.ErrorCodeBlobUnknown, errcode.ErrorCodeManifestBlobUnknown,
 	errcode.ErrorCodeDigestInvalid, errcode.ErrorCodeSizeInvalid,
 }
 
-// isRefusal says whether a registry understood a request and will not do it.
+// isRefusal reports whether a registry understood a request and refuses it.
 func isRefusal(err error) bool {
 	var response *errcode.ErrorResponse
 	if !errors.As(err, &response) || response.StatusCode < 400 || response.StatusCode >= 500 {

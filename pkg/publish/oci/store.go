@@ -1,16 +1,14 @@
 // Package oci publishes to repositories of OCI registries, which the Cluster API operator reads.
 //
-// Each version is a manifest with a layer for each file, whose title is the file's name. What is pushed
-// is not seen before its tag is set, which is one request, so that a version is there as a whole or not
-// at all.
+// Each version is a manifest with a layer for each file, whose title is the file's name. Pushed files are not visible
+// before their tag is set, which is one request, so a version appears as a whole.
 //
-// A registry has no request by which only one of two publishers can set a tag. A tag that is there
-// is never set again; a look and the setting that follows it take at most so long together, see
-// tagTime; and who has set a tag waits for longer than that before he looks whether it is still his.
-// So of two publishers at the same moment one finds the other's bytes there and says so. Where a
-// registry is slower than that, publishing goes on with more time for each of the two, and a warning
-// says that two publishers at the same moment may not notice each other. Only a registry with immutable
-// tags keeps the first of the two for sure.
+// A registry has no request with which only one of two publishers can set a tag. So an existing tag is never set again;
+// reading and setting a tag has a time limit, see tagTime; and a publisher that has set a tag waits longer than that
+// before it checks that the tag is unchanged. Of two publishers at the same moment, one then finds the other's bytes
+// and reports it. If a registry is slower, publishing continues with longer limits, and a warning says that two
+// publishers at the same moment may not notice each other. Only a registry with immutable tags reliably keeps the first
+// of the two.
 package oci
 
 import (
@@ -52,9 +50,9 @@ const (
 	scheme = "oci://"
 	// artifactType is the type of a release's manifest.
 	artifactType = "application/vnd.clusterctl-release.release.v1"
-	// created stands for the time of a manifest, so that the same files make the same manifest.
+	// created is the constant time in a manifest, so that the same files result in the same manifest.
 	created = "1970-01-01T00:00:00Z"
-	// maxManifest is how many bytes of a manifest are read.
+	// maxManifest is the number of bytes of a manifest that are read.
 	maxManifest = 4 << 20
 )
 
@@ -92,8 +90,8 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	return &repo{repository: repository, http: client, opts: opts}, store.At{Version: version}, nil
 }
 
-// credentialFor returns what to log in to a registry with: that of Options.TokenFile or of the variables, which
-// have the operator's names, else that of `docker login`. Other hosts get nothing.
+// credentialFor returns the credential for a registry: that of Options.TokenFile or of the variables, which have the
+// operator's names, else that of `docker login`. It is not sent to other hosts.
 func credentialFor(host string, opts store.Options) (auth.CredentialFunc, error) {
 	password, err := store.ReadToken(opts.TokenFile, "OCI_PASSWORD")
 	if err != nil {
@@ -130,8 +128,9 @@ func (s *repo) URL() string {
 
 func (s *repo) Place(version string) string { return s.URL() + ":" + version }
 
-// operatorURL returns the repository as the operator's fetchConfig.oci names it. It has no tag, which would
-// hold the operator to one version whatever its spec.version says.
+// operatorURL returns the repository in the form of the operator's fetchConfig.oci. It has no tag, which would override
+// spec.version.
+//
 // Source: Cluster API operator, internal/controller/oci_source.go, parseOCISource.
 func (s *repo) operatorURL() string {
 	name := strings.TrimPrefix(s.URL(), scheme)
@@ -141,10 +140,11 @@ func (s *repo) operatorURL() string {
 	return name
 }
 
-// Aliases returns the components and metadata of a version by the names that the operator looks for: it
-// prefers those with the provider and version, and has a word of its own for some types of providers.
-// Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore, and GetType of the
-// providers in api/v1alpha2; older operators write controlplane for control-plane.
+// Aliases returns the components and metadata of a version under the names that the operator looks for: it prefers
+// names with the provider and version, and uses its own words for some types of providers.
+//
+// Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore, and GetType of the providers in
+// api/v1alpha2; older operators write controlplane for control-plane.
 func (s *repo) Aliases(v *store.Version) []release.File {
 	var files []release.File
 	for _, r := range v.Releases {
@@ -161,7 +161,7 @@ func (s *repo) Aliases(v *store.Version) []release.File {
 	return files
 }
 
-// operatorTypes returns the operator's words for the type of a provider, the present one first.
+// operatorTypes returns the operator's words for the type of a provider, the current one first.
 func operatorTypes(p release.Provider) []string {
 	word := strings.ReplaceAll(p.ClusterctlFlag(), "-", "")
 	if p.Type == clusterctlv1.ControlPlaneProviderType {
@@ -170,7 +170,7 @@ func operatorTypes(p release.Provider) []string {
 	return []string{word}
 }
 
-// failure says what an error of the registry means to the user; nil stays nil.
+// failure adds advice for the user to an error of the registry; nil stays nil.
 func (s *repo) failure(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -183,7 +183,7 @@ func (s *repo) failure(doing string, err error) error {
 	return &transport.ServiceError{Doing: doing, Status: status, Err: err, Advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or Options.TokenFile), from OCI_ACCESS_TOKEN, or from docker login"}
 }
 
-// Fits refuses what can't be a tag. A registry may take what comes from anybody.
+// Fits refuses versions that can't be a tag. Any user may push to some registries.
 func (s *repo) Fits(all []*store.Version) error {
 	var problems []error
 	for _, v := range all {
@@ -217,7 +217,7 @@ func (s *repo) Look(ctx context.Context, version string) (*store.Snapshot, error
 	return there, nil
 }
 
-// manifest returns what a version's tag stands for, or false where there is no such tag.
+// manifest returns the manifest of a version's tag, or false if the tag does not exist.
 func (s *repo) manifest(ctx context.Context, version string) (ocispec.Manifest, bool, error) {
 	var m ocispec.Manifest
 	doing := "looking at " + s.Place(version)
@@ -242,7 +242,7 @@ func (s *repo) manifest(ctx context.Context, version string) (ocispec.Manifest, 
 }
 
 func (s *repo) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
-	m, _ := there.Own.(ocispec.Manifest) // Look made it
+	m, _ := there.Own.(ocispec.Manifest) // Look returned it
 	i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Annotations[ocispec.AnnotationTitle] == name })
 	if i < 0 {
 		return nil, fmt.Errorf("there is no layer %s", name)
@@ -255,7 +255,7 @@ func (s *repo) Read(ctx context.Context, there *store.Snapshot, name string) ([]
 	return data, s.failure("downloading "+name, err)
 }
 
-// Versions returns all tags of the repository, none where there is no repository yet.
+// Versions returns all tags of the repository, none if the repository does not exist yet.
 func (s *repo) Versions(ctx context.Context) ([]string, error) {
 	var tags []string
 	err := s.repository.Tags(ctx, "", func(some []string) error { tags = append(tags, some...); return nil })

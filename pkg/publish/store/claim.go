@@ -14,34 +14,34 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// claimTime is how long a publisher waits after its claim before it looks who else has claimed: a
-// server may give ids before it shows them, so that one with a lower id may be seen a moment later.
+// claimTime is the time that a publisher waits after its claim before it looks for other claims: a server may assign
+// IDs before it shows them, so a lower ID may appear a moment later.
 const claimTime = 2 * time.Second
 
-// replaceTime is how long replacing a version may go on after an interrupt: nothing is public
-// between the removal of the old version and the last file of the new one.
+// replaceTime is the time limit for replacing a version after an interrupt: no version is public between the removal of
+// the old one and the last file of the new one.
 const replaceTime = 10 * time.Minute
 
-// Flat is a server, or a part of one, that shows each file of a version as soon as it has come.
+// Flat is a server, or a part of one, that shows each file of a version immediately.
 type Flat interface {
-	// List returns the files of a version in the order in which they came. Of several of one name the
-	// last is downloaded.
+	// List returns the files of a version in the order of their uploads. Of several with one name, the last is
+	// downloaded.
 	List(ctx context.Context, version string) ([]FlatFile, error)
-	// Send puts a file there. The error is ErrExists where one of that name is, or may be, there.
+	// Send uploads a file. The error is ErrExists if a file with that name exists, or may exist.
 	Send(ctx context.Context, version string, f release.File) error
-	// Remove removes one file; that it is not there is no error.
+	// Remove removes one file; a missing one is no error.
 	Remove(ctx context.Context, version string, f FlatFile) error
 }
 
-// FlatFile is a file of a version; one without a digest is half an upload.
+// FlatFile is a file of a version; one without a digest is an incomplete upload.
 type FlatFile struct {
 	Name string
 	File
-	// ID is the server's number of the file, and Package that of what it is in, where it has such.
+	// ID is the server's number of the file, and Package that of its container, if the server has such.
 	ID, Package int64
 }
 
-// ErrExists says that a file of that name is there.
+// ErrExists means that a file with that name exists.
 var ErrExists = errors.New("a file of that name is there")
 
 // Filler puts the files of a version onto a server.
@@ -49,9 +49,9 @@ type Filler struct {
 	To     Flat
 	Client *transport.Client
 	Tell   func(string)
-	// AtOnce is how many files are sent at the same time; 0 is one.
+	// AtOnce is the number of concurrent uploads; 0 means one.
 	AtOnce int
-	// Alone says that nobody else puts files there.
+	// Alone means that no other publisher uploads files there.
 	Alone bool
 }
 
@@ -64,19 +64,18 @@ type Packages interface {
 	Read(ctx context.Context, there *Snapshot, name string) ([]byte, error)
 }
 
-// Claims publishes versions to a server without drafts. What clusterctl asks of a version always needs
-// its metadata.yaml, so that this comes last and makes the version. First comes SHA256SUMS, which names
-// every byte of the version: it is the claim of a publisher. Where the server refuses duplicates only
-// one claim can be there; where it takes them the first holds. A publisher whose bytes are not those
-// of the claim that holds leaves the version alone; those with the same bytes, such as the re-run of
-// one that was killed, go on with it together.
+// Claims publishes versions to a server without drafts. clusterctl always needs the metadata.yaml of a version, so this
+// file is uploaded last and completes the version. SHA256SUMS is uploaded first. It names every byte of the version: it
+// is the claim of a publisher. If the server refuses duplicates, only one claim can exist; if it accepts them, the
+// first is valid. A publisher with other bytes than the valid claim leaves the version alone; publishers with the same
+// bytes, such as the second run of a killed one, continue it together.
 type Claims struct {
 	Filler
 	Plain
 	Server Packages
 }
 
-// NewClaims returns what publishes to a server, one file at a time.
+// NewClaims returns Claims for a server.
 func NewClaims(server Packages, client *transport.Client, tell func(string)) *Claims {
 	return &Claims{Filler: Filler{To: server, Client: client, Tell: tell}, Server: server}
 }
@@ -84,11 +83,11 @@ func NewClaims(server Packages, client *transport.Client, tell func(string)) *Cl
 // claimed is what Claims stages.
 type claimed struct {
 	version *Version
-	// old are the files of the version that is replaced, to put them back; none where nothing is.
+	// old are the files of the replaced version, for restoring them; empty without one.
 	old []release.File
 }
 
-// Look returns what is there for a version.
+// Look returns the snapshot of a version.
 func (c *Claims) Look(ctx context.Context, version string) (*Snapshot, error) {
 	files, err := c.Server.List(ctx, version)
 	if err != nil {
@@ -97,7 +96,7 @@ func (c *Claims) Look(ctx context.Context, version string) (*Snapshot, error) {
 	return snapshotOf(version, files), nil
 }
 
-// snapshotOf returns what files are to those who read and to those who publish.
+// snapshotOf returns the snapshot of files, for readers and publishers.
 func snapshotOf(version string, files []FlatFile) *Snapshot {
 	s := &Snapshot{Version: version, Files: map[string]File{}, Public: len(files) > 0}
 	for _, f := range files {
@@ -113,8 +112,8 @@ func snapshotOf(version string, files []FlatFile) *Snapshot {
 	return s
 }
 
-// Stage claims a version and puts there all files but the metadata. Of a version that is replaced only
-// the files are read: to put one of its files there would change it.
+// Stage claims a version and uploads all files except the metadata. Of a replaced version it only reads the files,
+// because uploading a file would change it.
 func (c *Claims) Stage(ctx context.Context, v *Version, there *Snapshot) (Staged, error) {
 	s := &claimed{version: v}
 	if there.Public && there.Claim != Digest(v.All[0].Data) {
@@ -130,9 +129,9 @@ func (c *Claims) Stage(ctx context.Context, v *Version, there *Snapshot) (Staged
 	return s, c.Fill(ctx, v)
 }
 
-// Commit puts the metadata there, which makes the version.
+// Commit uploads the metadata, which completes the version.
 func (c *Claims) Commit(ctx context.Context, staged Staged) error {
-	s := staged.(*claimed) // Stage made it
+	s := staged.(*claimed) // Stage returned it
 	if len(s.old) == 0 {
 		return c.Complete(ctx, s.version)
 	}
@@ -155,7 +154,7 @@ func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 	return c.putBack(ctx, s, err)
 }
 
-// putBack makes the version that was to be replaced public again.
+// putBack makes the version public again that was to be replaced.
 func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
 	c.Tell("putting the " + s.version.Number + " back that was there")
 	err := c.Server.RemoveVersion(ctx, s.version.Number)
@@ -170,8 +169,8 @@ func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
 	return fmt.Errorf("%w; the version that was there is public again", why)
 }
 
-// Settle removes files that are there twice: with the same bytes, as an answer was lost or two
-// publishers went on together, and claims that did not hold. The first of each name stays.
+// Settle removes duplicate files, which have the same bytes because an answer was lost or two publishers continued
+// together, and invalid claims. The first of each name stays.
 func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, error) {
 	found, err := c.Server.List(ctx, v.Number)
 	if err != nil {
@@ -182,7 +181,7 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 		wanted[f.Name] = Digest(f.Data)
 	}
 	if snapshotOf(v.Number, found).Claim != wanted[ChecksumsFile] {
-		return nil, nil // it was put there by something else
+		return nil, nil // another program uploaded it
 	}
 	kept := map[string]bool{}
 	for _, f := range found {
@@ -198,7 +197,7 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 			continue
 		}
 		if err := c.Server.Remove(ctx, v.Number, f); transport.HasStatus(err, 401, 403) {
-			return nil, nil // the same file twice hurts nobody, and this user may not remove it
+			return nil, nil // a duplicate is harmless, and this user may not remove it
 		} else if err != nil {
 			return nil, err
 		}
@@ -206,14 +205,14 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 	return nil, nil
 }
 
-// Fill claims a version and puts there all files but the metadata.
+// Fill claims a version and uploads all files except the metadata.
 func (c *Filler) Fill(ctx context.Context, v *Version) error {
 	found, err := c.To.List(ctx, v.Number)
 	if err != nil {
 		return err
 	}
 	if snapshotOf(v.Number, found).Claim == "" {
-		if i := lastOf(found, ChecksumsFile); i >= 0 { // half of one
+		if i := lastOf(found, ChecksumsFile); i >= 0 { // an incomplete one
 			if err := c.To.Remove(ctx, v.Number, found[i]); err != nil {
 				return err
 			}
@@ -231,17 +230,16 @@ func (c *Filler) Fill(ctx context.Context, v *Version) error {
 	return c.Put(ctx, v.Number, slices.DeleteFunc(slices.Clone(v.All[1:]), func(f release.File) bool { return f.Name == release.MetadataFile }))
 }
 
-// Complete puts the metadata there. It makes the version, so nobody else must have claimed it meanwhile.
+// Complete uploads the metadata. It completes the version, so no other publisher may have claimed it by then.
 func (c *Filler) Complete(ctx context.Context, v *Version) error {
 	if err := c.holds(ctx, v); err != nil {
 		return err
 	}
-	metadata, _ := v.File(release.MetadataFile) // each release has one
+	metadata, _ := v.File(release.MetadataFile) // each release has it
 	return c.Put(ctx, v.Number, []release.File{metadata})
 }
 
-// holds returns ErrTaken where the version is claimed for other bytes, and removes the claim of this
-// publisher then.
+// holds returns ErrTaken if the version is claimed for other bytes, and then removes the claim of this publisher.
 func (c *Filler) holds(ctx context.Context, v *Version) error {
 	found, err := c.To.List(ctx, v.Number)
 	if err != nil {
@@ -262,8 +260,8 @@ func (c *Filler) holds(ctx context.Context, v *Version) error {
 	return ErrTaken
 }
 
-// Put puts files there, and returns when the server lists each of them with its bytes: what an upload was
-// answered does not count.
+// Put uploads files, and returns when the server lists each of them with its bytes, whatever the answers to the uploads
+// were.
 func (c *Filler) Put(ctx context.Context, version string, files []release.File) error {
 	missing, err := c.lacking(ctx, version, files)
 	for try := 1; err == nil && len(missing) > 0; try++ {
@@ -285,8 +283,7 @@ func (c *Filler) Put(ctx context.Context, version string, files []release.File) 
 	return err
 }
 
-// send sends files. It returns the last error of those that another try may help with, and the first of the
-// others.
+// send uploads files. It returns the last error that another attempt may solve, and the first of the others.
 func (c *Filler) send(ctx context.Context, version string, files []release.File) (last, fatal error) {
 	var mu sync.Mutex
 	sent := 0
@@ -316,8 +313,8 @@ func (c *Filler) send(ctx context.Context, version string, files []release.File)
 	return last, fatal
 }
 
-// lacking returns those of the files that are not there with their bytes. What is there instead is removed:
-// under a claim that holds nobody puts other bytes there, so that it is an upload that went wrong.
+// lacking returns the files that are missing or have other bytes. It removes the latter: under a valid claim no other
+// publisher uploads other bytes, so the upload failed.
 func (c *Filler) lacking(ctx context.Context, version string, files []release.File) ([]release.File, error) {
 	found, err := c.To.List(ctx, version)
 	if err != nil {
@@ -326,7 +323,7 @@ func (c *Filler) lacking(ctx context.Context, version string, files []release.Fi
 	var missing []release.File
 	for _, f := range files {
 		i := lastOf(found, f.Name)
-		// Two publishers need not say the same of where the files come from.
+		// Two publishers may record different sources of the same files.
 		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || !c.Alone && Generated(f.Name) && found[i].SHA256 != "") {
 			continue
 		}

@@ -1,6 +1,6 @@
-// Package store says what a server has to do so that releases can be published to it and read from
-// it. The order of things - look, compare, stage, commit, read back, sweep - is pkg/publish's; a store
-// only translates one step into the requests of one server. Each store is a folder next to this one.
+// Package store defines the steps of a server for publishing and reading releases. pkg/publish determines their order -
+// look, compare, stage, commit, read back, settle; a store only translates one step into the requests of one server.
+// Each store is a folder next to this one.
 package store
 
 import (
@@ -18,68 +18,65 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Latest stands for the version that clusterctl takes when it is asked for none.
+// Latest stands for clusterctl's default version.
 const Latest = "latest"
 
 // Store is a repository on a server: for each version, a flat set of files.
 type Store interface {
-	// URL names the repository, and Place what stands for a version there.
+	// URL names the repository, and Place a version in it.
 	URL() string
 	Place(version string) string
 
-	// Fits returns why versions can't be published here, as far as that is known without asking the
-	// server, such as names of files or a missing token.
+	// Fits returns the reasons for which versions can't be published here that need no request to the server, such as
+	// names of files or a missing token.
 	Fits(all []*Version) error
-	// Survey looks at the repository as a whole. It returns what users should know, and an error where
-	// it takes no releases.
+	// Survey checks the repository as a whole. It returns warnings for users, and an error if it accepts no releases.
 	Survey(ctx context.Context, all []*Version) (warnings []string, err error)
 
-	// Look returns what is there for a version.
+	// Look returns the snapshot of a version.
 	Look(ctx context.Context, version string) (*Snapshot, error)
-	// Aim returns what publishing a version changes on the server apart from its files, such as a tag, a
-	// line each, and an error where that can't be done.
+	// Aim describes the changes on the server other than files, such as a tag, a line each. The error means that they
+	// can't be made.
 	Aim(ctx context.Context, v *Version, there *Snapshot) ([]string, error)
-	// Stage puts the files of a version there, as far as nobody sees a part of it. The error is
-	// ErrTaken where another publisher got in between. On an error nothing of this run is left, as far
-	// as that can be done.
+	// Stage uploads the files of a version without making a part of it visible, if possible. The error is ErrTaken if
+	// another publisher interfered. After an error, no data of this run is left, if possible.
 	Stage(ctx context.Context, v *Version, there *Snapshot) (Staged, error)
-	// Commit makes public what was staged, in place of what was there. Where that is refused, what was
-	// there is public again. The error is ErrTaken where another publisher got in between.
+	// Commit makes the staged version public, and replaces an old one. If that is refused, the old one is public again.
+	// The error is ErrTaken if another publisher interfered.
 	Commit(ctx context.Context, s Staged) error
-	// Settle waits until everybody sees the version and removes what runs before this one left. Staged
-	// is nil where the version was there already.
+	// Settle waits until the version is visible to all users, and removes remains of earlier runs. Staged is nil if the
+	// version already existed.
 	Settle(ctx context.Context, v *Version, s Staged) (warnings []string, err error)
 
 	// Read returns the bytes of a file of a snapshot.
 	Read(ctx context.Context, there *Snapshot, name string) ([]byte, error)
 	// Versions returns the versions that are public, in any order.
 	Versions(ctx context.Context) ([]string, error)
-	// Reader returns what reads the files of a version as clusterctl does, by its own client. It is nil
-	// where clusterctl does not read from here; the note says so.
+	// Reader returns a function that reads the files of a version with clusterctl's own client. It is nil if clusterctl
+	// does not read from here; the note gives the reason.
 	Reader(ctx context.Context, version string) (read func(ctx context.Context, name string) ([]byte, error), note string, err error)
 
-	// Use says how published versions are used.
+	// Use describes how published versions are used.
 	Use(all []*Version) Use
 }
 
 // Kind is a kind of stores.
 type Kind struct {
-	// Form shows the user how such a repository is written, and ReadForm what follows it where releases
-	// are read.
+	// Form shows users how to write such a repository, and ReadForm the suffix for reading releases.
 	Form, ReadForm string
-	// Texts says that a version has a text, Drafts that it can be left to a person to make it public,
-	// and Pages that there are pages for people.
+	// Texts means that a version has a text, Drafts that it can be left as a draft, and Pages that the server has pages
+	// for people.
 	Texts, Drafts, Pages bool
-	// Matches says whether a text names a repository of this kind.
+	// Matches reports whether a text names a repository of this kind.
 	Matches func(text string) bool
-	// Open returns the repository that a text begins with, and what the text names in it.
+	// Open returns the repository in a text, and the part of it that the text names.
 	Open func(text string, o Options) (Store, At, error)
 }
 
-// At is what a text names in a repository; the zero value is the repository itself.
+// At is the part of a repository that a text names; the zero value is the repository itself.
 type At struct{ Version, File string }
 
-// Plain are the steps of a store where publishing a version changes nothing but its files.
+// Plain contains the steps of a store in which publishing a version changes only its files.
 type Plain struct{}
 
 // Survey finds nothing.
@@ -88,93 +85,92 @@ func (Plain) Survey(context.Context, []*Version) ([]string, error) { return nil,
 // Aim finds nothing.
 func (Plain) Aim(context.Context, *Version, *Snapshot) ([]string, error) { return nil, nil }
 
-// Latester is a store that says which version clusterctl takes when it is asked for none, "" where there is
-// none. The file is the one that is wanted of it. In other stores it is the highest stable version.
+// Latester is a store that returns clusterctl's default version, "" if there is none. file is the required file. In
+// other stores it is the highest stable version.
 type Latester interface {
 	LatestVersion(ctx context.Context, file string) (string, error)
 }
 
-// Pager is a store with pages for people: releases apart from what clusterctl reads.
+// Pager is a store with pages for people: releases that clusterctl does not read.
 type Pager interface {
-	// Page makes the page of a version, and returns what was done; nil where there are to be no pages. Text
-	// makes the text of a new page; where it is nil, Page only says what it would do.
+	// Page creates the page of a version, and returns the action; nil if pages are not wanted. text returns the text of
+	// a new page; if it is nil, Page only plans.
 	Page(ctx context.Context, v *Version, text func() string) (*Page, error)
 }
 
-// Aliaser is a store that offers files under further names, for other readers than clusterctl.
+// Aliaser is a store that offers files under further names, for other programs than clusterctl.
 type Aliaser interface {
 	// Aliases returns the files by these names.
 	Aliases(v *Version) []release.File
 }
 
-// Options are what stores are opened with.
+// Options are the options for opening a store.
 type Options struct {
-	// TokenFile is a file with the token; empty takes it from the environment.
+	// TokenFile is a file with the token; if it is empty, the token comes from the environment.
 	TokenFile string
-	// Commit is the commit that a version is tagged at where it has no tag and no record of its source.
+	// Commit is the commit to tag a version at if it has neither a tag nor a record of its source.
 	Commit string
-	// Draft leaves it to a person to make a version public.
+	// Draft leaves a version as a draft.
 	Draft bool
-	// Pages makes pages for people where the server has them apart from what clusterctl reads.
+	// Pages creates pages for people if the server has them separately.
 	Pages bool
-	// Tell is told what takes time, and Report, which may be nil, what is waited for.
+	// Tell receives the slow steps, and Report, which may be nil, the waits.
 	Tell, Report func(string)
 	// Network is for tests.
 	Network transport.Network
 }
 
-// ErrTaken says that another publisher got in between: looking again says what to do.
+// ErrTaken means that another publisher interfered: another look shows what to do.
 var ErrTaken = errors.New("another publisher is at work on the version")
 
 // File is a file as the server describes it.
 type File struct {
-	// Size is its number of bytes; -1 where the server does not say.
+	// Size is its number of bytes; -1 if the server does not know it.
 	Size int64
-	// SHA256 is its digest in hexadecimal, or empty where the server does not say.
+	// SHA256 is its digest in hexadecimal, or empty if the server does not know it.
 	SHA256 string
 }
 
-// Snapshot is what was there for a version.
+// Snapshot is the state of a version on the server.
 type Snapshot struct {
 	Version string
-	// Files are those that anybody can read, by their names.
+	// Files are the public files, by their names.
 	Files map[string]File
-	// Public says that the version is there for clusterctl's users, whole or not, and Begun that a
-	// publisher has put files there that are not public.
+	// Public means that the version is visible to clusterctl's users, complete or not, and Begun that a publisher has
+	// uploaded files that are not public.
 	Public, Begun bool
-	// Complete says that it has what makes it a version: on servers without drafts its metadata.yaml,
-	// which comes last.
+	// Complete means that the version has its final file: on servers without drafts its metadata.yaml.
 	Complete bool
-	// Claim is the digest of the checksums that a publisher put there before the files, on servers
-	// without drafts; empty where nobody did.
+	// Claim is the digest of the checksums that a publisher uploaded before the files, on servers without drafts; empty
+	// without a claim.
 	Claim string
-	// Immutable says that the server lets nothing take the place of the version.
+	// Immutable means that the server does not allow to replace the version.
 	Immutable bool
 	// Text is the title and text that people have prepared for the version.
 	Text Text
-	// Hint is what to do about a version that can't be gone on with.
+	// Hint says what to do about a version that can't be continued.
 	Hint string
-	// Warnings are what users should know of it.
+	// Warnings are warnings for users.
 	Warnings []string
-	// Doubles are further places where the same version is public, which should not be.
+	// Doubles are further places of the same public version, which should not exist.
 	Doubles []string
-	// Own is the store's.
+	// Own is data of the store.
 	Own any
 }
 
-// Text is what a release says of itself.
+// Text is the title and the text of a release.
 type Text struct{ Title, Body string }
 
 // Staged is what a store has staged.
 type Staged any
 
-// Use says how published versions are used.
+// Use describes how published versions are used.
 type Use struct {
-	// Entries are those of clusterctl's configuration; none where clusterctl does not read from here.
+	// Entries are those of clusterctl's configuration; none if clusterctl does not read from here.
 	Entries []Entry
-	// Text says how something other than clusterctl reads the versions.
+	// Text describes how other programs than clusterctl read the versions.
 	Text string
-	// Warnings are what users should know.
+	// Warnings are warnings for users.
 	Warnings []string
 }
 
@@ -186,7 +182,7 @@ type Entry struct {
 	Type clusterctlv1.ProviderType `json:"type"`
 }
 
-// Action is what happens to a release, a page or a file.
+// Action is the action for a release, a page or a file.
 type Action string
 
 // The actions.
@@ -198,7 +194,7 @@ const (
 	Refused   Action = "refused"
 )
 
-// Page is what was, or would be, done about a page for people.
+// Page is the planned or executed action for a page for people.
 type Page struct {
 	// Place is its URL.
 	Place string
@@ -228,8 +224,8 @@ func ParseChecksums(data []byte) (map[string]string, error) {
 	return sums, nil
 }
 
-// Unlisted returns what is there for a version where the server lists nothing: the files in its
-// checksums or, where it has no checksums, those that clusterctl asks for.
+// Unlisted returns the snapshot of a version on a server without lists: the files in its checksums or, without
+// checksums, those that clusterctl requests.
 func Unlisted(ctx context.Context, version string, read func(ctx context.Context, there *Snapshot, name string) ([]byte, error)) (*Snapshot, error) {
 	s := &Snapshot{Version: version, Files: map[string]File{}}
 	look := func(name string) ([]byte, error) {
@@ -267,7 +263,7 @@ func Unlisted(ctx context.Context, version string, read func(ctx context.Context
 	return s, nil
 }
 
-// ComponentsFiles returns the names that the contract gives components.
+// ComponentsFiles returns the contract's names for components.
 func ComponentsFiles() []string {
 	var names []string
 	for _, t := range release.ProviderTypes() {

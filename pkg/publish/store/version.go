@@ -24,28 +24,28 @@ import (
 )
 
 const (
-	// ChecksumsFile is published with the files of a release on a server: it has the SHA-256 of each, in the
+	// ChecksumsFile is published with the files of a release on a server: it contains the SHA-256 of each, in the
 	// format of the program sha256sum.
 	ChecksumsFile = "SHA256SUMS"
-	// ProvenanceFile says where the files come from, where their build recorded it.
+	// ProvenanceFile contains the source of the files, if their build recorded it.
 	ProvenanceFile = provenance.File
 )
 
-// Version is what one version of a server's repository holds: the files of all providers that are
-// released under that version, each name once.
+// Version is one version of a server's repository: the files of all providers that are released under that version,
+// each name once.
 type Version struct {
 	Number   string
 	Releases []*release.Release
 	// Files are sorted by name and unique.
 	Files []release.File
-	// All are Files with those that publishing generates, see Generate; the first is SHA256SUMS.
+	// All are Files with the generated files, see Generate; the first is SHA256SUMS.
 	All []release.File
 	// Text is the version's title and text.
 	Text Text
 }
 
-// Versions puts releases together by their versions, the lowest version first. It is an error if two
-// providers of a version have files of one name with other bytes: a version on a server is flat.
+// Versions groups releases by their versions, the lowest version first. It is an error if two providers of a version
+// have files with one name but other bytes: a version on a server is flat.
 func Versions(releases []*release.Release) ([]*Version, error) {
 	var (
 		all      []*Version
@@ -101,7 +101,7 @@ func (v *Version) File(name string) (release.File, bool) {
 	return release.File{}, false
 }
 
-// Owner returns the first release that has a file of that name, or, for generated files, the first release.
+// Owner returns the first release with a file of that name, or, for generated files, the first release.
 func (v *Version) Owner(name string) *release.Release {
 	for _, r := range v.Releases {
 		if _, ok := r.File(name); ok {
@@ -111,7 +111,7 @@ func (v *Version) Owner(name string) *release.Release {
 	return v.Releases[0]
 }
 
-// Reads says whether clusterctl would read a file of that name for a provider of the version.
+// Reads reports whether clusterctl would read a file of that name for a provider of the version.
 func (v *Version) Reads(name string) bool {
 	return slices.ContainsFunc(v.Releases, func(r *release.Release) bool { return r.Role(name) != release.RoleOther })
 }
@@ -125,8 +125,8 @@ func (v *Version) Checksums() release.File {
 	return release.File{Name: ChecksumsFile, Data: []byte(b.String())}
 }
 
-// Generate makes All of Files: it adds the checksums and, where the source is known, the provenance, which is
-// signed where there is a file with a key.
+// Generate sets All to Files with the checksums and, if the source is known, the provenance, which is signed if a key
+// file is given.
 func (v *Version) Generate(ctx context.Context, signKey string) error {
 	v.All = append([]release.File{v.Checksums()}, v.Files...)
 	source := v.Source()
@@ -150,22 +150,22 @@ func Releases(all []*Version) []*release.Release {
 // Digest returns the SHA-256 of bytes in hexadecimal.
 func Digest(data []byte) string { return release.Digest(data) }
 
-// Generated says whether publishing generates a file of that name. What is
-// published is compared without these files.
+// Generated reports whether publishing generates a file of that name. Published releases are compared without these
+// files.
 func Generated(name string) bool {
 	return name == ChecksumsFile || name == ProvenanceFile
 }
 
-// Compare orders versions as semantic versions; texts that are none come first.
+// Compare orders versions as semantic versions; invalid ones come first.
 func Compare(a, b string) int { return semver.Compare(a, b) }
 
-// Stable says whether a version is one that has no pre-release part.
+// Stable reports whether a version has no pre-release part.
 func Stable(version string) bool {
 	v, err := release.ParseVersion(version)
 	return err == nil && v.PreRelease() == ""
 }
 
-// Highest returns the highest of the versions that fit, or "".
+// Highest returns the highest of the fitting versions, or "".
 func Highest(versions []string, fits func(version string) bool) string {
 	highest := ""
 	for _, v := range versions {
@@ -176,7 +176,7 @@ func Highest(versions []string, fits func(version string) bool) string {
 	return highest
 }
 
-// MediaType returns the media type that a file is uploaded with.
+// MediaType returns the media type for uploading a file.
 func MediaType(name string) string {
 	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
 		return "application/yaml"
@@ -184,8 +184,8 @@ func MediaType(name string) string {
 	return "application/octet-stream"
 }
 
-// Replaceable says whether a version may be published again with other bytes: those with a
-// pre-release part and 0.0.0, which nobody takes for final.
+// Replaceable reports whether a version may be published again with other bytes: pre-releases and 0.0.0, which are not
+// final.
 func Replaceable(text string) bool {
 	v, err := release.ParseVersion(text)
 	if err != nil {
@@ -194,8 +194,8 @@ func Replaceable(text string) bool {
 	return v.PreRelease() != "" || v.Major() == 0 && v.Minor() == 0 && v.Patch() == 0
 }
 
-// Newest says whether clusterctl would take this release, of those of the same provider, when it is asked
-// for no version: the highest final one, or the highest pre-release where there are only such.
+// Newest reports whether this release is clusterctl's default version, among those of the same provider: the highest
+// final one, or the highest pre-release if there are no final ones.
 func Newest(releases []*release.Release, r *release.Release) bool {
 	return !slices.ContainsFunc(releases, func(other *release.Release) bool {
 		if other.Provider != r.Provider || Stable(other.Version) != Stable(r.Version) {
@@ -205,7 +205,7 @@ func Newest(releases []*release.Release, r *release.Release) bool {
 	})
 }
 
-// Source returns what the releases of a version were built from, or nil where one of them has no record.
+// Source returns the source of the releases of a version, or nil if one of them has no record.
 func (v *Version) Source() *release.Source {
 	for _, r := range v.Releases {
 		if r.Source == nil {
@@ -215,10 +215,9 @@ func (v *Version) Source() *release.Source {
 	return v.Releases[0].Source
 }
 
-// CommitToTag returns the commit to tag a version at in a place, or "" where it has a tag,
-// which is at the commit tagged, already. The commit is that which the build recorded or, without a
-// record, the user's or the pipeline's. It is an error if the tag is at another commit, or if the commit
-// is the merge of a request, which no branch keeps.
+// CommitToTag returns the commit to tag a version at in a place, or "" if the tag already exists at the commit tagged.
+// The commit is the recorded one or, without a record, the user's or the pipeline's. It is an error if the tag is at
+// another commit, or if the commit is the merge of a request, which no branch contains.
 func (o Options) CommitToTag(v *Version, place, tagged, pipeline string) (string, error) {
 	commit, builtFrom := o.Commit, "Options.Commit names"
 	if source := v.Source(); source != nil {
@@ -241,7 +240,7 @@ func (o Options) CommitToTag(v *Version, place, tagged, pipeline string) (string
 	return commit, nil
 }
 
-// mergeRefOf returns the ref of the pull or merge request whose merge a commit is, or "".
+// mergeRefOf returns the ref of the pull or merge request with a merge commit, or "".
 // Source: GitHub docs, "Variables reference", GITHUB_REF and GITHUB_SHA; GitLab docs, "Predefined CI/CD
 // variables", CI_MERGE_REQUEST_REF_PATH and CI_COMMIT_SHA.
 func mergeRefOf(commit string, source *release.Source) string {
@@ -256,7 +255,7 @@ func mergeRefOf(commit string, source *release.Source) string {
 	return ""
 }
 
-// ParseURL parses the URL of something on a server. A variable is where a token belongs that is in the URL.
+// ParseURL parses a URL on a server. variable is the variable for a token, if the URL contains one.
 func ParseURL(text, what, variable string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -268,7 +267,7 @@ func ParseURL(text, what, variable string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckNames returns an error for each file whose name a server does not take.
+// CheckNames returns an error for each file whose name a server does not accept.
 func CheckNames(all []*Version, server string, taken *regexp.Regexp) []error {
 	var problems []error
 	for _, v := range all {
@@ -281,11 +280,11 @@ func CheckNames(all []*Version, server string, taken *regexp.Regexp) []error {
 	return problems
 }
 
-// NewRepository is one of clusterctl's own makers of a repository client.
+// NewRepository is one of clusterctl's constructors of a repository client.
 type NewRepository func(context.Context, config.Provider, config.VariablesClient) (repository.Repository, error)
 
-// ClusterctlClient returns clusterctl's own client for a repository on a server. Clusterctl finds the
-// token under its variable; it is sent to the credential's hosts only.
+// ClusterctlClient returns clusterctl's own client for a repository on a server. clusterctl reads the token from its
+// variable; it is sent only to the credential's hosts.
 func ClusterctlClient(ctx context.Context, newClient NewRepository, at, variable string, c transport.Credential) (repository.Repository, error) {
 	variables := map[string]string{}
 	if c.Secret != "" {
@@ -296,11 +295,11 @@ func ClusterctlClient(ctx context.Context, newClient NewRepository, at, variable
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport.Guarded(c), Timeout: transport.AttemptTime})
-	// The provider's name and type are not looked at.
+	// The provider's name and type are not used.
 	return newClient(ctx, config.NewProvider("read-back", at, release.ProviderTypes()[0]), configuration.Variables())
 }
 
-// Reader returns what reads the files of a version through clusterctl's own client.
+// Reader returns a function that reads the files of a version through clusterctl's own client.
 func (o Options) Reader(version string, urlOf func(version, file string) string, client func() (repository.Repository, error)) (func(ctx context.Context, name string) ([]byte, error), error) {
 	if read := o.Network.ReadFile; read != nil {
 		return func(ctx context.Context, name string) ([]byte, error) { return read(ctx, urlOf(version, name), name) }, nil
@@ -309,8 +308,8 @@ func (o Options) Reader(version string, urlOf func(version, file string) string,
 	return func(ctx context.Context, name string) ([]byte, error) { return c.GetFile(ctx, version, name) }, err
 }
 
-// ReadToken returns the secret of a file, or of the first variable that is set, or "" where there
-// is neither. What isn't a token, such as one with a line break in it, is an error that does not show it.
+// ReadToken returns the secret in a file, or in the first variable that is set, or "" without either. The error for an
+// invalid token, such as one with a line break, does not show the token.
 func ReadToken(file string, variables ...string) (string, error) {
 	token, from := "", ""
 	if file != "" {

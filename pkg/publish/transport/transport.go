@@ -1,7 +1,6 @@
-// Package transport speaks HTTP with the servers that releases are published to and read from. A
-// Client sends a credential to its own hosts only, bounds each answer, sends again what may be sent
-// again, and reports each wait: all waits of a run go through it, so that a server that fails for long
-// is given up on once.
+// Package transport is the HTTP client for the servers with published releases. A Client sends a credential only to its
+// own hosts, limits the size of answers, retries requests that are safe to repeat, and reports each wait. All waits of
+// a run go through it, so that it gives up once on a server that fails for long.
 package transport
 
 import (
@@ -23,23 +22,23 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// The limits of what is asked of a server. No release comes near them.
+// The limits of a request. No release comes near them.
 const (
-	// AttemptTime is how long one request may take, its bodies included.
+	// AttemptTime is the time limit of one request, including its bodies.
 	AttemptTime = 5 * time.Minute
-	// MaxBody is how many bytes of an answer are read.
+	// MaxBody is the number of bytes of an answer that are read.
 	MaxBody = 64 << 20
-	// AtOnce is how many files are sent, or read, at the same time.
+	// AtOnce is the number of concurrent uploads, or downloads.
 	AtOnce = 8
-	// maxRedirects is how many redirections of one request are followed.
+	// maxRedirects is the number of redirections of one request that are followed.
 	maxRedirects = 5
 )
 
-// Network is what tests put between a client and a server; the zero value is the real world.
+// Network contains the functions that tests replace; the zero value is the real network.
 type Network struct {
-	// Transport does a request; nil is HTTP by the environment's proxies and certificates.
+	// Transport sends a request; nil is HTTP with the environment's proxies and certificates.
 	Transport http.RoundTripper
-	// Sleep waits; nil really does.
+	// Sleep waits; nil is a real wait.
 	Sleep func(context.Context, time.Duration) error
 	// Now is the time; nil is the real one.
 	Now func() time.Time
@@ -70,41 +69,39 @@ func (n Network) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Credential is a secret with the header that it is sent in and the hosts that it is sent to. It
-// prints as nothing.
+// Credential is a secret with its header and the hosts that may receive it. It prints as a placeholder.
 type Credential struct {
 	Header, Prefix string
 	Secret         string
 	Hosts          []string
 }
 
-// String hides the secret from whoever prints the value.
+// String hides the secret when the value is printed.
 func (Credential) String() string { return "(secret)" }
 
-// GoString hides the secret from whoever prints the value.
+// GoString hides the secret when the value is printed.
 func (Credential) GoString() string { return "(secret)" }
 
-// Options are what a client is made of.
+// Options are the options of a client.
 type Options struct {
-	// Credential is sent to its hosts, whatever redirects to others.
+	// Credential is sent only to its hosts, also after redirections.
 	Credential Credential
-	// KeepHeaders leaves the headers as they are, for a library that sends credentials by itself.
+	// KeepHeaders leaves the headers unchanged, for a library that sends credentials itself.
 	KeepHeaders bool
 	// Network is for tests.
 	Network Network
-	// Report is told, in a line of text, what is waited for; nil is told nothing.
+	// Report receives a line of text for each wait; it may be nil.
 	Report func(string)
 }
 
-// Client speaks with one server.
+// Client sends requests to one server.
 type Client struct {
-	// HTTP sends requests, again where that is known to be safe.
+	// HTTP sends requests, and retries those that are safe to repeat.
 	HTTP *http.Client
 
 	network Network
 	report  func(string)
-	// gaveUp is set when a request was sent as often as it may be, until the server answers again: no
-	// step begins anew meanwhile.
+	// gaveUp is set after the last attempt for a request, until the server answers again: no step is retried then.
 	gaveUp atomic.Bool
 }
 
@@ -118,7 +115,7 @@ func New(o Options) *Client {
 	inner := &http.Client{
 		Transport: &guard{base: base, credential: o.Credential, keep: o.KeepHeaders},
 		Timeout:   AttemptTime,
-		// The outer client follows redirections, each hop with attempts of its own.
+		// The outer client follows redirections; each hop has its own attempts.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.HTTP = &http.Client{
@@ -128,13 +125,13 @@ func New(o Options) *Client {
 	return c
 }
 
-// Guarded returns HTTP that sends a credential to its hosts only, for a library that tries requests
-// again by itself.
+// Guarded returns an HTTP transport that sends a credential only to its hosts, for a library that retries requests
+// itself.
 func Guarded(c Credential) http.RoundTripper {
 	return &guard{base: systemTransport(), credential: c}
 }
 
-// Network returns what the client was made with.
+// Network returns the client's network.
 func (c *Client) Network() Network { return c.network }
 
 // systemTransport is HTTP with the proxies of the environment.
@@ -149,8 +146,8 @@ func systemTransport() http.RoundTripper {
 	return t
 }
 
-// checkRedirect follows downloads to where they are stored. What changes something is not sent
-// anywhere else: its place is named in the error instead.
+// checkRedirect follows redirections of downloads. A request that changes data is not sent to another place: the error
+// names that place instead.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	if first.Method != http.MethodGet && first.Method != http.MethodHead {
@@ -165,8 +162,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// guard sends the credential to its hosts only, and reads each answer as a whole within limits, so
-// that one that breaks off is an error of the request.
+// guard sends the credential only to its hosts, and reads each answer as a whole within limits, so that a truncated
+// answer is an error of the request.
 type guard struct {
 	base       http.RoundTripper
 	credential Credential
@@ -197,17 +194,17 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// authorize sends the credential to its hosts, and no other.
+// authorize adds the credential to requests for its hosts only.
 func (g *guard) authorize(req *http.Request) {
 	for _, name := range []string{"Authorization", "Cookie", "Private-Token", "Job-Token", "Deploy-Token"} {
-		req.Header.Del(name) // net/http brings headers along to subdomains
+		req.Header.Del(name) // net/http forwards headers to subdomains
 	}
 	if g.credential.Secret != "" && g.mayKnow(req.URL.Scheme, req.URL.Host, req.URL.Hostname()) {
 		req.Header.Set(g.credential.Header, g.credential.Prefix+g.credential.Secret)
 	}
 }
 
-// mayKnow says whether a host may see the credential: over TLS, or on this machine.
+// mayKnow reports whether a host may receive the credential: over TLS, or on this machine.
 func (g *guard) mayKnow(scheme, host, name string) bool {
 	if scheme != "https" && !IsLoopback(name) {
 		return false
@@ -215,22 +212,22 @@ func (g *guard) mayKnow(scheme, host, name string) bool {
 	return slices.ContainsFunc(g.credential.Hosts, func(own string) bool { return strings.EqualFold(host, own) })
 }
 
-// IsLoopback says whether a host's name or address is of this machine.
+// IsLoopback reports whether a host's name or address belongs to this machine.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// errTooLarge says that an answer is larger than anything that is expected.
+// errTooLarge means that an answer is larger than expected.
 var errTooLarge = errors.New("nothing of a provider's release is that large")
 
-// ServiceError says that a server did not do what it was asked for.
+// ServiceError means that a server did not fulfil a request.
 type ServiceError struct {
-	// Doing is what was being done, e.g. "looking for the release".
+	// Doing is the current step, e.g. "looking for the release".
 	Doing string
-	// Status is the HTTP status; 0 where there was no answer.
+	// Status is the HTTP status; 0 without an answer.
 	Status int
-	// Advice is what the user can do about it; it may be empty.
+	// Advice tells the user what to do; it may be empty.
 	Advice string
 	Err    error
 }
@@ -245,8 +242,8 @@ func (e *ServiceError) Error() string {
 
 func (e *ServiceError) Unwrap() error { return e.Err }
 
-// Answered says what an error of a server's API means to the user, by the answer's status; nil stays
-// nil. The answer is nil where there was none.
+// Answered adds advice for the user to an error of a server's API, by the status of the answer; nil stays nil. The
+// answer is nil without one.
 func Answered(doing string, resp *http.Response, err error, advice map[int]string) error {
 	if err == nil {
 		return nil
@@ -264,8 +261,7 @@ func Answered(doing string, resp *http.Response, err error, advice map[int]strin
 	return e
 }
 
-// Do sends a request, and returns the bytes of its answer. The error says what the answer's status means to
-// the user.
+// Do sends a request, and returns the bytes of its answer. The error explains the answer's status to the user.
 func (c *Client) Do(ctx context.Context, doing, method, at string, body []byte, advice map[int]string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
@@ -275,20 +271,20 @@ func (c *Client) Do(ctx context.Context, doing, method, at string, body []byte, 
 	if err != nil {
 		return nil, Answered(doing, nil, err, nil)
 	}
-	defer func() { _ = resp.Body.Close() }() // it is in memory
+	defer func() { _ = resp.Body.Close() }() // the body is in memory
 	if resp.StatusCode >= 300 {
 		return nil, Answered(doing, resp, fmt.Errorf("%s: %s", at, resp.Status), advice)
 	}
 	return io.ReadAll(resp.Body)
 }
 
-// HasStatus says whether an error is an answer with one of these statuses.
+// HasStatus reports whether an error is an answer with one of these statuses.
 func HasStatus(err error, statuses ...int) bool {
 	var service *ServiceError
 	return errors.As(err, &service) && slices.Contains(statuses, service.Status)
 }
 
-// Unless returns an error, or nil where it is an answer with one of these statuses.
+// Unless returns an error, or nil if it is an answer with one of these statuses.
 func Unless(err error, statuses ...int) error {
 	if HasStatus(err, statuses...) {
 		return nil
@@ -296,39 +292,39 @@ func Unless(err error, statuses ...int) error {
 	return err
 }
 
-// IsRefusal says whether a server understood a request and will not do it: the request had no effect,
-// and another try has none either.
+// IsRefusal reports whether a server understood a request and refuses it: the request had no effect, and another
+// attempt won't either.
 func IsRefusal(err error) bool {
 	var service *ServiceError
 	return errors.As(err, &service) && service.Status >= 400 && service.Status < 500 && service.Status != http.StatusRequestTimeout
 }
 
 const (
-	// requestTries is how often a request is sent at most.
+	// requestTries is the maximum number of attempts for a request.
 	requestTries = 7
-	// stepTries is how often a step that takes several requests, such as an upload, is tried.
+	// stepTries is the number of attempts for a step of several requests, such as an upload.
 	stepTries = 8
-	// firstPause is the longest pause before the second try; the pauses double up to longestPause.
+	// firstPause is the maximum pause before the second attempt; the pauses double up to longestPause.
 	firstPause, longestPause = time.Second, 30 * time.Second
-	// longestWait is how long a server may ask to wait; what takes longer is an error that says so.
+	// longestWait is the maximum time that a server may ask to wait; a longer time is an error.
 	longestWait = 15 * time.Minute
-	// limitPause is how long to wait where a server limits requests and does not say how long.
+	// limitPause is the time to wait if a server limits requests without giving a time.
 	// Source: GitHub docs, "Best practices for using the REST API", "Handle rate limit errors appropriately".
 	limitPause = time.Minute
 )
 
-// The headers by which a server limits requests.
+// The headers with which servers limit requests.
 const (
 	remainingHeader = "X-Ratelimit-Remaining"
 	resetHeader     = "X-Ratelimit-Reset"
-	// limitedHeader is this package's own mark on an answer that is a limit.
+	// limitedHeader is this package's own mark for an answer that reports a limit.
 	limitedHeader = "X-Clusterctl-Release-Limited"
 )
 
 var rateHeaders = []string{"X-Ratelimit-Limit", remainingHeader, resetHeader, "X-Ratelimit-Used", "X-Ratelimit-Resource", limitedHeader}
 
-// retrying returns a client that tries again what is known to have had no effect, or has the same
-// effect however often it is done. Anything else is for the caller to look into, see Client.Again.
+// retrying returns a client that retries requests that had no effect, or that are idempotent. The caller handles other
+// requests, see Client.Again.
 func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 	r := retryablehttp.NewClient()
 	r.HTTPClient = inner
@@ -339,7 +335,7 @@ func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 			c.gaveUp.Store(true)
 		}
 		if err != nil && resp != nil {
-			_ = resp.Body.Close() // it is in memory
+			_ = resp.Body.Close() // the body is in memory
 			return nil, err
 		}
 		return resp, err
@@ -358,13 +354,13 @@ func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 		if resp != nil {
 			why = fmt.Sprintf("%s answers %s", resp.Request.URL.Host, resp.Status)
 			if asked, ok := askedWait(resp, attempt); ok {
-				d = asked + d // spread those who were all told the same moment
+				d = asked + d // spread clients that got the same time
 				why = resp.Request.URL.Host + " limits requests"
 			}
 		}
 		c.tell(why, d)
 		if c.network.Sleep != nil {
-			_ = c.network.Sleep(context.Background(), d) // the request looks at its own context next
+			_ = c.network.Sleep(context.Background(), d) // the request checks its own context next
 			return 0
 		}
 		return d
@@ -378,9 +374,9 @@ func (c *Client) tell(why string, d time.Duration) {
 	}
 }
 
-// Again waits before a step of several requests, such as an upload, is tried once more, and reports it
-// with the error of the try before. The error is that one where the step was tried often enough, or a
-// request of this run was given up on: nothing is tried again above it then. Try counts from 1.
+// Again waits before the next attempt of a step of several requests, such as an upload, and reports the error of the
+// last one. It returns that error if the step had its maximum of attempts, or if this run gave up on a request: then
+// callers do not retry either. try counts from 1.
 func (c *Client) Again(ctx context.Context, try int, last error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), last)
@@ -396,8 +392,8 @@ func (c *Client) Again(ctx context.Context, try int, last error) error {
 	return c.network.Wait(ctx, d)
 }
 
-// Await looks for something that a server may be behind with, until it is there or was looked for often
-// enough.
+// Await looks repeatedly for a result that a server may show with a delay, until it appears or the maximum of looks is
+// reached.
 func (c *Client) Await(ctx context.Context, what string, look func() (bool, error)) (isThere bool, err error) {
 	for try := 1; ; try++ {
 		isThere, err := look()
@@ -415,19 +411,19 @@ func (c *Client) Await(ctx context.Context, what string, look func() (bool, erro
 // onceKey is the key of a context whose requests are sent once.
 type onceKey struct{}
 
-// Once returns a context for requests that are sent once and take at most that long, for those who
-// look what is there before they try again.
+// Once returns a context for requests that are sent once and have a time limit, for callers that check the state before
+// they retry.
 func Once(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, onceKey{}, true), most)
 }
 
-// Pause returns how long to wait before the next try, with jitter.
+// Pause returns the time to wait before the next attempt, with jitter.
 func Pause(attempt int) time.Duration {
 	most := min(firstPause<<min(attempt, 10), longestPause)
-	return most/2 + rand.N(most/2) //nolint:gosec // it spreads requests; nobody gains by guessing it
+	return most/2 + rand.N(most/2) //nolint:gosec // it spreads requests and is no secret
 }
 
-// mayRetry says whether a request may be sent again.
+// mayRetry reports whether a request may be sent again.
 func mayRetry(resp *http.Response, err error) bool {
 	if err != nil {
 		if errors.Is(err, errTooLarge) {
@@ -443,7 +439,7 @@ func mayRetry(resp *http.Response, err error) bool {
 	if wait, ok := askedWait(resp, 0); ok {
 		return wait <= longestWait
 	}
-	// An upstream failure may have had its effect; what only sets a state may be said again.
+	// An upstream failure may have had its effect; a request that only sets a state may be repeated.
 	if resp.Request == nil || resp.Request.Method == http.MethodPost {
 		return false
 	}
@@ -453,10 +449,10 @@ func mayRetry(resp *http.Response, err error) bool {
 	}, resp.StatusCode)
 }
 
-// isLimited says whether an answer says that there were too many requests. GitHub says so with 403
-// as well as with 429.
-// Source: GitHub docs, "Rate limits for the REST API", "Exceeding the rate limit"; GitLab docs,
-// "Rate limits", "Response headers".
+// isLimited reports whether an answer means that there were too many requests. GitHub uses 403 as well as 429.
+//
+// Source: GitHub docs, "Rate limits for the REST API", "Exceeding the rate limit"; GitLab docs, "Rate limits",
+// "Response headers".
 func isLimited(status int, header http.Header, body []byte) bool {
 	switch status {
 	case http.StatusTooManyRequests:
@@ -470,8 +466,8 @@ func isLimited(status int, header http.Header, body []byte) bool {
 	return false
 }
 
-// noteLimit puts the time that a server asks to wait into a header of this package's own, in place of those by
-// which it limits requests. The client of the API would otherwise refuse to ask again, by its own clock.
+// noteLimit puts the time that a server asks to wait into a header of this package, and removes the server's own
+// headers. Otherwise the client of the API would refuse to send requests, by its own clock.
 func noteLimit(resp *http.Response, body []byte) {
 	header := resp.Header.Clone()
 	for _, name := range rateHeaders {
@@ -493,11 +489,11 @@ func noteLimit(resp *http.Response, body []byte) {
 	} else if at, err := http.ParseTime(after); err == nil {
 		ask(max(at.Sub(now), 0))
 	} else if at, err := strconv.ParseInt(header.Get(resetHeader), 10, 64); err == nil && header.Get(remainingHeader) == "0" {
-		ask(max(time.Unix(at, 0).Sub(now), 0) + time.Second) // the header has whole seconds
+		ask(max(time.Unix(at, 0).Sub(now), 0) + time.Second) // the header is in whole seconds
 	}
 }
 
-// askedWait returns how long a server that limits requests asks to wait.
+// askedWait returns the time to wait that a server which limits requests asks for.
 func askedWait(resp *http.Response, attempt int) (time.Duration, bool) {
 	text, limited := resp.Header[limitedHeader]
 	if !limited {

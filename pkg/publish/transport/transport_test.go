@@ -208,7 +208,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestAgain: no step is begun anew while the server does not answer at all, nor more often than it helps.
+// TestAgain: no step is begun again while the server does not answer, nor more often than useful.
 func TestAgain(t *testing.T) {
 	status := http.StatusInternalServerError
 	server := answer(func(*http.Request) (int, map[string]string, string) { return status, nil, "" })
