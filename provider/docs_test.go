@@ -43,8 +43,8 @@ var (
 	word = regexp.MustCompile(`"([^"\s]+)"|clusterv1\.(\w+?)(?:Reason|Condition)\b`)
 )
 
-// TestDocsNamesExist checks that each condition, reason, feature, annotation, metric and flag in the docs exists in the code,
-// and that flags have the documented defaults.
+// TestDocsNamesExist checks that each condition, reason, feature, annotation, metric and flag in the docs exists in the
+// code, and that flags have the documented defaults.
 func TestDocsNamesExist(t *testing.T) {
 	g := NewWithT(t)
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
@@ -113,8 +113,8 @@ func words(g *WithT) map[string]bool {
 	return known
 }
 
-// TestTroubleshooting checks that docs/how-to/troubleshooting.md has a row for each reason of a condition except the good
-// ones, and quotes messages of the provider or of clusterctl, with ... for variable parts.
+// TestTroubleshooting checks that docs/how-to/troubleshooting.md has a row for each reason of a condition except the
+// good ones, and quotes messages of the provider or of clusterctl, with ... for variable parts.
 func TestTroubleshooting(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "troubleshooting.md"))

@@ -31,8 +31,8 @@ func blocks(page, language string) []string {
 	return found
 }
 
-// TestHostsPageCertificates checks that the page's commands create certificates for a daemon and a manager with which the
-// manager can connect, and that no other client can.
+// TestHostsPageCertificates checks that the page's commands create certificates for a daemon and a manager with which
+// the manager can connect, and that no other client can.
 func TestHostsPageCertificates(t *testing.T) {
 	libvirtd.Need(t)
 	g := NewWithT(t)

@@ -12,7 +12,8 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// TestMetadataMatchesTheCRDs checks the contract versions in the metadata, for clusterctl, and in the CRDs, for controllers.
+// TestMetadataMatchesTheCRDs checks the contract versions in the metadata, for clusterctl, and in the CRDs, for
+// controllers.
 func TestMetadataMatchesTheCRDs(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile("metadata.yaml")

@@ -35,8 +35,8 @@ func alertRules(g *WithT) []alertRule {
 	return rules.Groups[0].Rules
 }
 
-// TestAlerts checks that Prometheus accepts the alerts and the scrape configuration, that each alert fires in its test, and
-// that no alert fires for a working fleet.
+// TestAlerts checks that Prometheus accepts the alerts and the scrape configuration, that each alert fires in its test,
+// and that no alert fires for a working fleet.
 func TestAlerts(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile("../docs/how-to/monitoring.md")
@@ -176,8 +176,8 @@ type dashboardPanel struct {
 	Targets                  []struct{ RefID string }
 }
 
-// TestDashboard checks that Grafana can show the dashboard: unique IDs, panels on the grid of 24 columns that don't overlap,
-// and existing types, units and variables.
+// TestDashboard checks that Grafana can show the dashboard: unique IDs, panels on the grid of 24 columns that don't
+// overlap, and existing types, units and variables.
 func TestDashboard(t *testing.T) {
 	g := NewWithT(t)
 	var dashboard struct {

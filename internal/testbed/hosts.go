@@ -41,8 +41,8 @@ type HostSpec struct {
 	FailureDomain string
 	// SSH selects SSH in place of TLS.
 	SSH bool
-	// Namespace is the only namespace that may use the host, which then has its own LibvirtClusterIdentity with the host's
-	// name. It is empty for all namespaces.
+	// Namespace is the only namespace that may use the host, which then has its own LibvirtClusterIdentity with the
+	// host's name. It is empty for all namespaces.
 	Namespace string
 }
 
@@ -112,8 +112,8 @@ func (h *Hosts) stop() error {
 	return nil
 }
 
-// Register creates a LibvirtHost for each host, and one LibvirtClusterIdentity for those that all namespaces may use. The
-// provider must be installed.
+// Register creates a LibvirtHost for each host, and one LibvirtClusterIdentity for those that all namespaces may use.
+// The provider must be installed.
 func (h *Hosts) Register(ctx context.Context) error { return h.RegisterIn(ctx, h.testbed) }
 
 // RegisterIn is Register for another management cluster that shares the hosts.
@@ -159,8 +159,8 @@ func (t *Testbed) CreateHost(ctx context.Context, spec HostSpec, uri, identity s
 	return nil
 }
 
-// CreateIdentity creates a LibvirtClusterIdentity for the given namespaces, or for all if there are none, and its Secret of
-// the same name.
+// CreateIdentity creates a LibvirtClusterIdentity for the given namespaces, or for all if there are none, and its
+// Secret of the same name.
 func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials map[string][]byte, namespaces ...string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: providerNamespace, Name: name}, Data: credentials}
 	allowed := map[string]any{}

@@ -15,8 +15,8 @@ const hugepagesSetting = "/proc/sys/vm/nr_hugepages"
 // hugepagesFile, in the folder of a run, has the number of pages that the run has added.
 const hugepagesFile = "hugepages"
 
-// PrepareHugepages reserves huge pages of 2 MiB for guests, in addition to the existing ones. It is for sandbox.Main, after
-// Prepare. ReturnHugepages releases them, and the next run releases those of a killed one.
+// PrepareHugepages reserves huge pages of 2 MiB for guests, in addition to the existing ones. It is for sandbox.Main,
+// after Prepare. ReturnHugepages releases them, and the next run releases those of a killed one.
 func PrepareHugepages(pages int) error {
 	if runFolder == "" {
 		return errors.New("reserving huge pages: call Prepare first")

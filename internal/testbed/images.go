@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The paths of the images on the server: for guests, load balancers, the one with signatures, nodes before an upgrade, and
-// SlowImage.
+// The paths of the images on the server: for guests, load balancers, the one with signatures, nodes before an upgrade,
+// and SlowImage.
 const (
 	guestPath    = "/guest.qcow2"
 	balancerPath = "/balancer.qcow2"
@@ -27,10 +27,10 @@ const (
 // imageURL returns the URL of an image for pods.
 func imageURL(path string) string { return "http://" + network.Masked().Addr().Next().String() + path }
 
-// GuestVariables returns the variables of the provider's templates for machines with the guest image, which PrepareGuest
-// has built and ServeGuest serves. The cluster's API server gets a unique address. The variables of load balancers exist
-// after PrepareBalancer. No template uses those of the image with signatures, which exist after PrepareSigned, and
-// LIBVIRT_OLD_IMAGE_URL and _CHECKSUM, which exist after PrepareOldNode.
+// GuestVariables returns the variables of the provider's templates for machines with the guest image, which
+// PrepareGuest has built and ServeGuest serves. The cluster's API server gets a unique address. The variables of load
+// balancers exist after PrepareBalancer. No template uses those of the image with signatures, which exist after
+// PrepareSigned, and LIBVIRT_OLD_IMAGE_URL and _CHECKSUM, which exist after PrepareOldNode.
 func GuestVariables() (map[string]string, error) {
 	variables := map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),

@@ -23,8 +23,8 @@ import (
 // preparedVariable passes the prepared files to the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
 
-// guestVariable has the path of the guest image, balancerVariable that of the load balancers' image, signedVariable that
-// of the image with signatures, and oldNodeVariable that of nodes before an upgrade.
+// guestVariable has the path of the guest image, balancerVariable that of the load balancers' image, signedVariable
+// that of the image with signatures, and oldNodeVariable that of nodes before an upgrade.
 const (
 	guestVariable    = "TESTBED_GUEST_IMAGE"
 	balancerVariable = "TESTBED_BALANCER_IMAGE"
@@ -70,8 +70,8 @@ func Tools(ctx context.Context, progress *Progress) (map[string]string, error) {
 	return paths, nil
 }
 
-// Prepare builds the parts of a testbed: the pinned tools that aren't in the cache, the provider's release and its manager.
-// It is for sandbox.Main, outside of the sandbox.
+// Prepare builds the parts of a testbed: the pinned tools that aren't in the cache, the provider's release and its
+// manager. It is for sandbox.Main, outside of the sandbox.
 func Prepare() error {
 	ctx := context.Background()
 	var p prepared
@@ -211,8 +211,8 @@ func cacheFolder() (string, error) {
 // PrepareGuest builds the guest image unless it is in the cache. It is for sandbox.Main, outside of the sandbox.
 func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
 
-// PrepareNode is PrepareGuest for the image of a real node with a version of Kubernetes. Building one takes half an hour,
-// with the progress on stderr.
+// PrepareNode is PrepareGuest for the image of a real node with a version of Kubernetes. Building one takes half an
+// hour, with the progress on stderr.
 func PrepareNode(version string) error { return prepareImage(nodeImage(version), guestVariable) }
 
 // PrepareOldNode is PrepareNode for the nodes of clusters that are upgraded to PrepareNode's version.

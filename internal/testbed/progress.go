@@ -14,8 +14,8 @@ type Progress struct {
 	Steps, done int
 }
 
-// Do runs a step. It writes a line before, because a step takes minutes if the cache is empty, and one with the duration
-// after.
+// Do runs a step. It writes a line before, because a step takes minutes if the cache is empty, and one with the
+// duration after.
 func (p *Progress) Do(what string, build func() error) error {
 	if p.Out == nil {
 		return build()

@@ -1,6 +1,6 @@
 // Package testbed is a management cluster of processes in a sandbox: a control plane, a node that runs pods, and a real
-// clusterctl with a repository of Cluster API's own providers and the provider of this project. It needs root on Linux, but
-// no virtualization, containers or network.
+// clusterctl with a repository of Cluster API's own providers and the provider of this project. It needs root on Linux,
+// but no virtualization, containers or network.
 package testbed
 
 import (
@@ -49,8 +49,8 @@ const (
 	providerImage = "ghcr.io/clusterctl-release/cluster-api-provider-libvirt"
 )
 
-// ManagerNamespace and ManagerAccount are the namespace and the name of the service account of the provider's manager in
-// its release.
+// ManagerNamespace and ManagerAccount are the namespace and the name of the service account of the provider's manager
+// in its release.
 const (
 	ManagerNamespace = "caplv-system"
 	ManagerAccount   = "caplv-manager"
@@ -92,8 +92,8 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Variables are clusterctl's variables.
 	Variables map[string]string
-	// Shared is a folder for the files of clients: the kubeconfig and clusterctl's repository. If it is empty, they are in
-	// a folder of the sandbox, which isn't visible outside.
+	// Shared is a folder for the files of clients: the kubeconfig and clusterctl's repository. If it is empty, they are
+	// in a folder of the sandbox, which isn't visible outside.
 	Shared string
 	// Server is the URL of the API server for these clients, or empty for its own.
 	Server string
@@ -178,8 +178,8 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 	return nil
 }
 
-// newManager returns a manager for the management cluster. Another testbed in this process may have controllers with the
-// same names.
+// newManager returns a manager for the management cluster. Another testbed in this process may have controllers with
+// the same names.
 func (t *Testbed) newManager(scheme *runtime.Scheme) (ctrl.Manager, error) {
 	anyName := true
 	return ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{
@@ -198,8 +198,8 @@ func (t *Testbed) run(ctx context.Context, mgr ctrl.Manager) {
 	})
 }
 
-// PlayWorkloads simulates the machines of workload clusters whose guests report from hosts. Call it once, after Cluster API
-// is installed.
+// PlayWorkloads simulates the machines of workload clusters whose guests report from hosts. Call it once, after Cluster
+// API is installed.
 func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) (*workload.Player, error) {
 	t.player = &workload.Player{
 		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network,
@@ -238,7 +238,8 @@ func (t *Testbed) images() map[string]pods.Image {
 
 const componentsFile = "infrastructure-components.yaml"
 
-// ReleaseFolder returns the folder of the provider's release in clusterctl's local repository, which only this process uses.
+// ReleaseFolder returns the folder of the provider's release in clusterctl's local repository, which only this process
+// uses.
 func (t *Testbed) ReleaseFolder() (string, error) {
 	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", componentsFile))
 	if err != nil || len(components) != 1 {
@@ -296,8 +297,8 @@ func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args .
 	return stdout.String(), nil
 }
 
-// Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this project, and waits until
-// all of them are available. The variables, each as NAME=value, override those of Options.
+// Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this project, and waits
+// until all of them are available. The variables, each as NAME=value, override those of Options.
 func (t *Testbed) Init(ctx context.Context, variables ...string) error {
 	_, err := t.ClusterctlWith(ctx, variables, "init", "--infrastructure=libvirt", "--ipam=in-cluster", "--wait-providers")
 	if err != nil {

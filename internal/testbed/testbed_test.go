@@ -33,8 +33,8 @@ var managers = map[client.ObjectKey]string{
 	{Namespace: "caplv-system", Name: "caplv-controller-manager"}:                                           "controller-leader-election-caplv",
 }
 
-// TestInit checks that clusterctl installs the unmodified release of the provider next to Cluster API's providers, with its
-// RBAC, leader election, certificates and webhooks, and deletes it again.
+// TestInit checks that clusterctl installs the unmodified release of the provider next to Cluster API's providers, with
+// its RBAC, leader election, certificates and webhooks, and deletes it again.
 func TestInit(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()

@@ -235,8 +235,8 @@ func TestExtensionConfig(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy checks that the policy selects the manager's pod, allows its served ports, and blocks metadata services
-// of clouds.
+// TestNetworkPolicy checks that the policy selects the manager's pod, allows its served ports, and blocks metadata
+// services of clouds.
 func TestNetworkPolicy(t *testing.T) {
 	g := NewWithT(t)
 	objects := build(t)

@@ -83,8 +83,8 @@ func TestClusterClassHasNoVariablesOfTheEnvironment(t *testing.T) {
 
 var metaDataKey = regexp.MustCompile(`ds\.meta_data\.([a-z_]+)`)
 
-// TestNodesHaveLabelsOfTheirPlace checks that nodes get the labels of their failure domain and host in every way of joining,
-// and that the meta-data has the values that the templates use.
+// TestNodesHaveLabelsOfTheirPlace checks that nodes get the labels of their failure domain and host in every way of
+// joining, and that the meta-data has the values that the templates use.
 func TestNodesHaveLabelsOfTheirPlace(t *testing.T) {
 	disk, err := seed.Seed{InstanceID: "1", Hostname: "m-1", UserData: []byte("#cloud-config\n"), AvailabilityZone: "rack-1", Host: "host-1"}.ISO()
 	NewWithT(t).Expect(err).ToNot(HaveOccurred())

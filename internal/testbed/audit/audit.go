@@ -76,8 +76,8 @@ func Account(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// Requests reads the distinct requests of a user for resources from the audit log at path and its rotated files, including
-// requests that the API server refused.
+// Requests reads the distinct requests of a user for resources from the audit log at path and its rotated files,
+// including requests that the API server refused.
 func Requests(path, user string) ([]Request, error) {
 	extension := filepath.Ext(path)
 	files, err := filepath.Glob(strings.TrimSuffix(path, extension) + "*" + extension)
@@ -119,8 +119,8 @@ func readRequests(name, user string, requests map[Request]bool) error {
 	}
 }
 
-// Grants lists the grants of a service account by the roles that are bound to it, without those of all accounts. Wildcards
-// are an error, because their grants can't be listed.
+// Grants lists the grants of a service account by the roles that are bound to it, without those of all accounts.
+// Wildcards are an error, because their grants can't be listed.
 func Grants(ctx context.Context, c client.Reader, namespace, name string) ([]Grant, error) {
 	var everywhere rbacv1.ClusterRoleBindingList
 	var somewhere rbacv1.RoleBindingList
@@ -189,9 +189,10 @@ func expand(rule rbacv1.PolicyRule, namespace string) []Grant {
 	return grants
 }
 
-// Compare returns the requests that no grant allows or that were refused, and the grants that no request needed. If several
-// grants allow a request, it needs the first one; grants for all namespaces come first, as in the API server. Grants of get
-// and list for a watched resource count as needed: they reveal no more, and caches list if an API server doesn't stream.
+// Compare returns the requests that no grant allows or that were refused, and the grants that no request needed. If
+// several grants allow a request, it needs the first one; grants for all namespaces come first, as in the API server.
+// Grants of get and list for a watched resource count as needed: they reveal no more, and caches list if an API server
+// doesn't stream.
 func Compare(grants []Grant, requests []Request) (refused []Request, unused []Grant) {
 	grants = slices.Clone(grants)
 	slices.SortStableFunc(grants, func(a, b Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })

@@ -53,7 +53,8 @@ var (
 	selfSigned = map[string]any{"selfSigned": map[string]any{}}
 )
 
-// TestIssue checks that a Certificate gets one Secret with a certificate for its names, or a condition with the problem.
+// TestIssue checks that a Certificate gets one Secret with a certificate for its names, or a condition with the
+// problem.
 func TestIssue(t *testing.T) {
 	tests := []struct {
 		name    string

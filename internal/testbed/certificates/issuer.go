@@ -1,5 +1,5 @@
-// Package certificates implements the parts of cert-manager that providers of Cluster API need: it issues the Secrets of
-// Certificates with a self-signed Issuer, and writes the authority into webhooks and CRDs that request it.
+// Package certificates implements the parts of cert-manager that providers of Cluster API need: it issues the Secrets
+// of Certificates with a self-signed Issuer, and writes the authority into webhooks and CRDs that request it.
 package certificates
 
 import (
@@ -41,8 +41,8 @@ func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object
 }
 
-// SetupWithManager adds the controllers to a manager, whose scheme must have CRDs and webhook configurations. The kinds of
-// cert-manager may be installed later.
+// SetupWithManager adds the controllers to a manager, whose scheme must have CRDs and webhook configurations. The kinds
+// of cert-manager may be installed later.
 func SetupWithManager(mgr ctrl.Manager) error {
 	if err := (&starter{manager: mgr}).setup(mgr); err != nil {
 		return err

@@ -29,8 +29,8 @@ const startTimeout = 2 * time.Minute
 type Options struct {
 	// Dir is the folder for its files. Start creates it.
 	Dir string
-	// Etcd, APIServer and ControllerManager are the paths of the programs. Without a ControllerManager there is no garbage
-	// collection, and the deletion of namespaces doesn't finish.
+	// Etcd, APIServer and ControllerManager are the paths of the programs. Without a ControllerManager there is no
+	// garbage collection, and the deletion of namespaces doesn't finish.
 	Etcd, APIServer, ControllerManager string
 	// Address and Port of the API server.
 	Address netip.Addr

@@ -24,8 +24,8 @@ type addition struct {
 	// packages of Debian, of which fromPackages are the added files.
 	packages     []string
 	fromPackages []string
-	// files are added files of this machine, and content are files with a given content, both by their paths in the guest
-	// without the first slash.
+	// files are added files of this machine, and content are files with a given content, both by their paths in the
+	// guest without the first slash.
 	files   map[string]string
 	content map[string][]byte
 	// folders are empty folders.
@@ -90,8 +90,8 @@ func (a addition) write(archive *cpio, tree string) error {
 //go:embed systemctl.sh
 var systemctl []byte
 
-// BalancerImage is Image for load balancers: it adds the HAProxy of this machine, a shell (Debian's busybox-static), and a
-// systemctl that supports HAProxy only.
+// BalancerImage is Image for load balancers: it adds the HAProxy of this machine, a shell (Debian's busybox-static),
+// and a systemctl that supports HAProxy only.
 func BalancerImage(ctx context.Context, project, cache string) (string, error) {
 	files, err := withLibraries(ctx, "usr/sbin/haproxy")
 	if err != nil {

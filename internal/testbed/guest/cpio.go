@@ -7,8 +7,8 @@ import (
 )
 
 // cpio is an archive in the format of an initramfs
-// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). All files belong to root and have no time, so
-// that the same content gives the same archive.
+// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). All files belong to root and have no time,
+// so that the same content gives the same archive.
 type cpio struct {
 	buffer bytes.Buffer
 	inode  int

@@ -15,7 +15,8 @@ import (
 type loader struct {
 	// packages of Debian with its files.
 	packages []string
-	// files are files of the packages, and content are files with a given content, both by their paths on the guest's disk.
+	// files are files of the packages, and content are files with a given content, both by their paths on the guest's
+	// disk.
 	files, content map[string]string
 }
 

@@ -1,5 +1,5 @@
-// Package guest builds the images of tiny guests: Debian's kernel for clouds, and an initramfs with one program. UEFI starts
-// them from a disk, like any other image, in seconds without hardware virtualization.
+// Package guest builds the images of tiny guests: Debian's kernel for clouds, and an initramfs with one program. UEFI
+// starts them from a disk, like any other image, in seconds without hardware virtualization.
 package guest
 
 import (
@@ -24,9 +24,9 @@ var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "
 // format is the version of the images, so that images of older versions in a cache aren't used.
 const format = "3"
 
-// Image returns the path of the guest image, a qcow2 file in the folder cache, where it is built once from Debian's packages
-// of the kernel and of systemd-boot, which apt-get downloads, and from the program, which go builds in the folder of this
-// project.
+// Image returns the path of the guest image, a qcow2 file in the folder cache, where it is built once from Debian's
+// packages of the kernel and of systemd-boot, which apt-get downloads, and from the program, which go builds in the
+// folder of this project.
 func Image(ctx context.Context, project, cache string) (string, error) {
 	return image(ctx, project, cache, systemdBoot, addition{name: "guest", size: 48 << 20})
 }

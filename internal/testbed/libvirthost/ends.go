@@ -8,8 +8,8 @@ import (
 // endOf matches libvirt's line in a domain's log about its end.
 var endOf = regexp.MustCompile(`(?m)^[^\n]*: shutting down, reason=(\S+)$`)
 
-// Ends returns libvirt's reasons for all ends of a domain so far, the first one first: "shutdown" if its guest has shut down,
-// and "destroyed" if it was powered off.
+// Ends returns libvirt's reasons for all ends of a domain so far, the first one first: "shutdown" if its guest has shut
+// down, and "destroyed" if it was powered off.
 func (h *Host) Ends(domain string) ([]string, error) {
 	content, err := os.ReadFile(h.path("log", "qemu", domain+".log"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package libvirthost runs libvirt hosts in a sandbox: each has its own libvirtd, folders and network, a storage pool, and a
-// network for guests with DHCP. They are reached by TLS or SSH.
+// Package libvirthost runs libvirt hosts in a sandbox: each has its own libvirtd, folders and network, a storage pool,
+// and a network for guests with DHCP. They are reached by TLS or SSH.
 package libvirthost
 
 import (
@@ -135,8 +135,8 @@ key_file = "/etc/libvirt/tls.key"
 log_outputs = "3:stderr"
 `
 
-// qemuConfiguration disables what a sandbox doesn't have: control groups, security modules, users for guests, and the log
-// daemon.
+// qemuConfiguration disables what a sandbox doesn't have: control groups, security modules, users for guests, and the
+// log daemon.
 const qemuConfiguration = `user = "root"
 group = "root"
 swtpm_user = "root"

@@ -32,8 +32,8 @@ const domain = `<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory unit='
 <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
 </devices></domain>`
 
-// TestHosts starts guests on concurrent hosts. The guests get addresses, send reports and react to their power button, and a
-// restarted daemon finds its guest, its pool and its network.
+// TestHosts starts guests on concurrent hosts. The guests get addresses, send reports and react to their power button,
+// and a restarted daemon finds its guest, its pool and its network.
 func TestHosts(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// leaseTime is the duration of a lease that isn't renewed: the shortest that dnsmasq supports. Nothing releases the lease of
-// a destroyed guest.
+// leaseTime is the duration of a lease that isn't renewed: the shortest that dnsmasq supports. Nothing releases the
+// lease of a destroyed guest.
 const leaseTime = 2 * time.Minute
 
 // Left lists the leftovers of machines on the host except leases: domains, volumes, firmware variables and TPM states.
@@ -65,8 +65,8 @@ func (h *Host) Leases() (map[string]time.Time, error) {
 	return ends, nil
 }
 
-// Forgets returns an error if the host still keeps the address of a guest that was deleted at a time: its lease must have
-// ended, or end without another renewal.
+// Forgets returns an error if the host still keeps the address of a guest that was deleted at a time: its lease must
+// have ended, or end without another renewal.
 func (h *Host) Forgets(mac string, gone time.Time) error {
 	leases, err := h.Leases()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 )
 
-// serveLogs serves the kubelet's part of `kubectl logs`, on a port of the node that it returns. Clients need a certificate
-// of the runner's authority.
+// serveLogs serves the kubelet's part of `kubectl logs`, on a port of the node that it returns. Clients need a
+// certificate of the runner's authority.
 func (r *Runner) serveLogs(ctx context.Context) (port int32, err error) {
 	address := r.Network.Gateway().String()
 	certPEM, keyPEM, err := r.CA.Issue(authority.Request{CommonName: "system:node:" + r.Node, Organizations: []string{"system:nodes"}, Names: []string{address}})

@@ -52,7 +52,8 @@ func say(g *WithT, address, text string) {
 	g.Expect(response.Body.Close()).To(Succeed())
 }
 
-// firstRun checks that the output of a container, its end, and new output are shown, and that unsupported options are refused.
+// firstRun checks that the output of a container, its end, and new output are shown, and that unsupported options are
+// refused.
 func (l *logs) firstRun(ctx context.Context, g *WithT, address string) {
 	stream, err := l.request(corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	g.Expect(err).ToNot(HaveOccurred())

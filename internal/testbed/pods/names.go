@@ -18,9 +18,9 @@ import (
 
 const ownNames = "127.0.0.1 localhost\n"
 
-// names lets pods find Services by name: it maintains the file /etc/hosts of all containers, because there is no DNS. There
-// is no kube-proxy either: a name resolves to the pods themselves, as for a headless Service, so the port of a Service must
-// be that of its pods.
+// names lets pods find Services by name: it maintains the file /etc/hosts of all containers, because there is no DNS.
+// There is no kube-proxy either: a name resolves to the pods themselves, as for a headless Service, so the port of a
+// Service must be that of its pods.
 type names struct {
 	client client.Client
 

@@ -21,8 +21,8 @@ func newSlice(name, service string, ready bool, addresses ...string) *discoveryv
 	}
 }
 
-// TestNames checks that running and new containers can resolve Services to their ready endpoints, and that files of deleted
-// pods aren't written.
+// TestNames checks that running and new containers can resolve Services to their ready endpoints, and that files of
+// deleted pods aren't written.
 func TestNames(t *testing.T) {
 	g := NewWithT(t)
 	ctx := context.Background()

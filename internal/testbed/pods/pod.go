@@ -25,8 +25,8 @@ type pod struct {
 	name string
 	dir  string
 
-	// mutex guards the following fields. A pod is reconciled by one worker at a time, and its containers' goroutines report
-	// to it.
+	// mutex guards the following fields. A pod is reconciled by one worker at a time, and its containers' goroutines
+	// report to it.
 	mutex      sync.Mutex
 	network    *sandbox.Namespace
 	started    metav1.Time

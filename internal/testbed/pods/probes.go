@@ -16,8 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// firstLook is the interval of probes until a container is ready for the first time, in place of its period, so that tests
-// wait less.
+// firstLook is the interval of probes until a container is ready for the first time, in place of its period, so that
+// tests wait less.
 const firstLook = 200 * time.Millisecond
 
 // prober runs the probes of one container.

@@ -1,8 +1,9 @@
-// Package pods runs pods on one node of a testbed: each container as a process of the sandbox, in its own namespaces, as its
-// user, with its environment, volumes and probes. There are no images: a table maps image references to programs.
+// Package pods runs pods on one node of a testbed: each container as a process of the sandbox, in its own namespaces,
+// as its user, with its environment, volumes and probes. There are no images: a table maps image references to
+// programs.
 //
-// It implements the parts of a kubelet that controllers of Cluster API and its providers need, and refuses pods that need
-// more.
+// It implements the parts of a kubelet that controllers of Cluster API and its providers need, and refuses pods that
+// need more.
 package pods
 
 import (

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	}, m.Run))
 }
 
-// start starts a control plane and a runner with one image. It returns a client, the runner's folder, and the configuration
-// of clients. All of it ends with the test, so that it can run again in the same sandbox.
+// start starts a control plane and a runner with one image. It returns a client, the runner's folder, and the
+// configuration of clients. All of it ends with the test, so that it can run again in the same sandbox.
 func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string, *rest.Config) {
 	t.Helper()
 	dir, err := os.MkdirTemp(sandbox.Dir, "run-")

@@ -91,8 +91,8 @@ func (p *pod) project(ctx context.Context, object *corev1.Pod, folder string, pr
 	return &waiting{"CreateContainerConfigError", "the testbed's pods don't support this source of a projected volume"}
 }
 
-// user returns the owner of a pod's token: the user of its first container, because containers that share a token have the
-// same user.
+// user returns the owner of a pod's token: the user of its first container, because containers that share a token have
+// the same user.
 func (p *pod) user(object *corev1.Pod) int64 {
 	image, err := p.runner.image(object.Spec.Containers[0].Image)
 	if err != nil {

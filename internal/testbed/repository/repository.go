@@ -1,5 +1,6 @@
-// Package repository creates a local repository of clusterctl with the providers that a management cluster needs in addition
-// to an infrastructure provider, from the sources of their Go modules, and with cert-manager. It uses no network.
+// Package repository creates a local repository of clusterctl with the providers that a management cluster needs in
+// addition to an infrastructure provider, from the sources of their Go modules, and with cert-manager. It uses no
+// network.
 package repository
 
 import (

@@ -17,8 +17,8 @@ import (
 // kustomize is a program that prints the content of the tree. Other tests of the testbed run the real one.
 const kustomize = "#!/bin/sh\n[ \"$1\" = build ] && exec cat \"$2/components.yaml\"\n"
 
-// sources creates modules with the trees of the providers, and the program that builds them. change may edit the components
-// of each.
+// sources creates modules with the trees of the providers, and the program that builds them. change may edit the
+// components of each.
 func sources(t *testing.T, change func(repository.Provider, string) string) repository.Options {
 	t.Helper()
 	g := NewWithT(t)

@@ -50,8 +50,8 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// Cmd returns the command, ready to start. If it can't be launched, the process writes the error to its standard error and
-// ends with status 125.
+// Cmd returns the command, ready to start. If it can't be launched, the process writes the error to its standard error
+// and ends with status 125.
 func (c Command) Cmd() (*exec.Cmd, error) {
 	spec, err := json.Marshal(c)
 	if err != nil {

@@ -127,8 +127,8 @@ func (ns *Namespace) ip(line string) error {
 	return nil
 }
 
-// Cut silently drops every packet between the Network and the namespace: new connections wait, and open ones receive nothing.
-// Other networks of the namespace still work. Don't call it again before Fix.
+// Cut silently drops every packet between the Network and the namespace: new connections wait, and open ones receive
+// nothing. Other networks of the namespace still work. Don't call it again before Fix.
 func (ns *Namespace) Cut() error {
 	// The table of local addresses is the first rule by default, and would accept packets for them.
 	for _, line := range []string{

@@ -1,6 +1,6 @@
-// Package sandbox runs a program in new namespaces of processes, mounts and network, in which it may start daemons, create
-// bridges and use any port. Nothing of it is visible outside, several sandboxes can exist at the same time, and the kernel
-// removes a sandbox when its program ends in any way.
+// Package sandbox runs a program in new namespaces of processes, mounts and network, in which it may start daemons,
+// create bridges and use any port. Nothing of it is visible outside, several sandboxes can exist at the same time, and
+// the kernel removes a sandbox when its program ends in any way.
 package sandbox
 
 import (
@@ -35,11 +35,11 @@ const Dir = "/run/testbed"
 // programs are the required programs, with their Debian packages.
 var programs = map[string]string{"ip": "iproute2"}
 
-// Main runs a program in a sandbox and returns the exit status for its process. It starts the running program again, with
-// the same arguments, so it must be called first in main or TestMain.
+// Main runs a program in a sandbox and returns the exit status for its process. It starts the running program again,
+// with the same arguments, so it must be called first in main or TestMain.
 //
-// prepare runs before, outside of the sandbox: it may build and download, because there is no network inside. Its changes of
-// the environment are visible inside. run is the program inside.
+// prepare runs before, outside of the sandbox: it may build and download, because there is no network inside. Its
+// changes of the environment are visible inside. run is the program inside.
 func Main(prepare func() error, run func() int) int {
 	var err error
 	status := 1
@@ -82,7 +82,8 @@ func Started() bool {
 // ErrUnusable is wrapped by errors about machines without support for a sandbox.
 var ErrUnusable = errors.New("the testbed can't run here")
 
-// Usable returns an error that wraps ErrUnusable and names the missing parts, if this machine doesn't support a sandbox.
+// Usable returns an error that wraps ErrUnusable and names the missing parts, if this machine doesn't support a
+// sandbox.
 func Usable() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w: it needs Linux, and this is %s", ErrUnusable, runtime.GOOS)
@@ -137,8 +138,8 @@ func enter() (int, error) {
 // inherited are open files that the sandbox's program has as 3, 4 and so on.
 var inherited []*os.File
 
-// Inherit passes an open file to the program in the sandbox, where Inherited returns it. prepare can pass a listening socket
-// that is reachable from outside.
+// Inherit passes an open file to the program in the sandbox, where Inherited returns it. prepare can pass a listening
+// socket that is reachable from outside.
 func Inherit(file *os.File) {
 	inherited = append(inherited, file)
 }
@@ -176,8 +177,8 @@ func wait(command *exec.Cmd) (int, error) {
 	return 0, err
 }
 
-// beInit is process 1: it sets up the sandbox, starts the program, and reaps orphaned processes, because libvirt takes a
-// zombie for a running process. When it returns, the kernel kills the remaining processes.
+// beInit is process 1: it sets up the sandbox, starts the program, and reaps orphaned processes, because libvirt takes
+// a zombie for a running process. When it returns, the kernel kills the remaining processes.
 func beInit() (int, error) {
 	if err := furnish(); err != nil {
 		return 1, err

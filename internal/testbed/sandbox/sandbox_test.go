@@ -174,8 +174,8 @@ func TestProcess(t *testing.T) {
 	g.Expect(process.Err()).To(MatchError(ContainSubstring("stubborn: signal: killed")))
 }
 
-// TestNothingStays checks that kill -9 of the program outside ends every process of its sandbox. The program is this one,
-// which creates a second sandbox inside.
+// TestNothingStays checks that kill -9 of the program outside ends every process of its sandbox. The program is this
+// one, which creates a second sandbox inside.
 func TestNothingStays(t *testing.T) {
 	if os.Getenv("TESTBED_TEST_SLEEP") != "" {
 		command := exec.Command("sleep", "1000")

@@ -1,7 +1,7 @@
-// Package workload simulates kubeadm and the kubelets in the machines of workload clusters. A testbed's guests are too small
-// for them, so the control plane of a cluster runs as processes of the sandbox, at the cluster's endpoint and with its
-// authority, and every guest that has reported has a node. The control plane starts with the report of the first control
-// plane machine, like a real one.
+// Package workload simulates kubeadm and the kubelets in the machines of workload clusters. A testbed's guests are too
+// small for them, so the control plane of a cluster runs as processes of the sandbox, at the cluster's endpoint and
+// with its authority, and every guest that has reported has a node. The control plane starts with the report of the
+// first control plane machine, like a real one.
 package workload
 
 import (
@@ -77,8 +77,9 @@ type cluster struct {
 // workers is the maximum of concurrent reconciles of machines, and of control planes that start concurrently.
 const workers = 4
 
-// SetupWithManager simulates the workload clusters of another management cluster, with a manager whose scheme has Cluster
-// API's core kinds. Their CRDs must be installed. A cluster that moves between management clusters keeps its control plane.
+// SetupWithManager simulates the workload clusters of another management cluster, with a manager whose scheme has
+// Cluster API's core kinds. Their CRDs must be installed. A cluster that moves between management clusters keeps its
+// control plane.
 func (p *Player) SetupWithManager(mgr ctrl.Manager) error {
 	m := &management{Player: p, client: mgr.GetClient(), events: make(chan event.GenericEvent)}
 	p.mutex.Lock()
@@ -197,8 +198,8 @@ func (p *Player) report(providerID string) *report.Report {
 	return newest
 }
 
-// start starts the control plane of a cluster like kubeadm init: with the authority that Cluster API created for it, and with
-// the ConfigMap that tells Cluster API that it is initialized.
+// start starts the control plane of a cluster like kubeadm init: with the authority that Cluster API created for it,
+// and with the ConfigMap that tells Cluster API that it is initialized.
 func (m *management) start(ctx context.Context, key types.NamespacedName, into *cluster) (err error) {
 	var object clusterv1.Cluster
 	if err := m.client.Get(ctx, key, &object); err != nil {
@@ -288,8 +289,8 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 	return c.client.Status().Update(ctx, node)
 }
 
-// Unaware makes the kubelets of a cluster without machines omit the provider IDs, so that a controller must write them to the
-// nodes.
+// Unaware makes the kubelets of a cluster without machines omit the provider IDs, so that a controller must write them
+// to the nodes.
 func (p *Player) Unaware(key types.NamespacedName) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -93,8 +93,8 @@ func TestUnaware(t *testing.T) {
 	g.Expect(node.Status.Conditions).ToNot(BeEmpty())
 }
 
-// TestWaits checks that machines that are deleted, have their node, or have no report are skipped, and that a worker doesn't
-// start a control plane.
+// TestWaits checks that machines that are deleted, have their node, or have no report are skipped, and that a worker
+// doesn't start a control plane.
 func TestWaits(t *testing.T) {
 	now := metav1.Now()
 	deleted, joined := newMachine("libvirt:///a"), newMachine("libvirt:///a")

@@ -19,8 +19,8 @@ var _ = []conditions.Setter{
 	&infrav1.LibvirtHost{}, &infrav1.LibvirtClusterIdentity{},
 }
 
-// TestFieldsOfTheContract checks the fields that Cluster API reads and writes, from the tables of rules of InfraCluster,
-// InfraMachine and InfraMachinePool.
+// TestFieldsOfTheContract checks the fields that Cluster API reads and writes, from the tables of rules of
+// InfraCluster, InfraMachine and InfraMachinePool.
 func TestFieldsOfTheContract(t *testing.T) {
 	crds := readCRDs(t)
 	for kind, fields := range map[string]map[string]string{

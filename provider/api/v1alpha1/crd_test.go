@@ -156,8 +156,8 @@ func TestTemplatesHaveNoImmutabilityRules(t *testing.T) {
 	}
 }
 
-// TestFieldsAreDescribedAndLimited checks that every field below spec and status has a description, and that every string
-// and list of this package has a limit.
+// TestFieldsAreDescribedAndLimited checks that every field below spec and status has a description, and that every
+// string and list of this package has a limit.
 func TestFieldsAreDescribedAndLimited(t *testing.T) {
 	for kind, crd := range readCRDs(t) {
 		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema

@@ -15,8 +15,8 @@ type Unit struct {
 
 var units = []Unit{{"B", 1}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}}
 
-// UnitFor returns the unit for some amounts: the largest one that isn't larger than any amount except 0, or a larger one
-// if the largest amount would have more than five digits.
+// UnitFor returns the unit for some amounts: the largest one that isn't larger than any amount except 0, or a larger
+// one if the largest amount would have more than five digits.
 func UnitFor(amounts ...int64) Unit {
 	const most = 99_999
 	amounts = slices.DeleteFunc(slices.Clone(amounts), func(amount int64) bool { return amount <= 0 })

@@ -63,7 +63,8 @@ const (
 )
 
 // addBootstrap adds a disk for NoCloud, or the firmware configuration device for Ignition
-// (https://coreos.github.io/ignition/supported-platforms/). The disk is the last one, so that removing it renames no disk.
+// (https://coreos.github.io/ignition/supported-platforms/). The disk is the last one, so that removing it renames no
+// disk.
 func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 	ignition := m.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition
 	if m.Seed != nil && m.IgnitionPath != "" || m.Seed != nil && ignition || m.IgnitionPath != "" && !ignition {

@@ -64,8 +64,8 @@ func large() domainxml.Machine {
 	return m
 }
 
-// TestGolden checks the XML that libvirt gets. libvirtxml reads it back; the tests of hypervisor/libvirt define and start
-// such domains on a real libvirt.
+// TestGolden checks the XML that libvirt gets. libvirtxml reads it back; the tests of hypervisor/libvirt define and
+// start such domains on a real libvirt.
 func TestGolden(t *testing.T) {
 	tests := map[string]func() domainxml.Machine{
 		"small": small,

@@ -30,8 +30,8 @@ func (e *DuplicateHypervisorError) Error() string {
 	return fmt.Sprintf("the hypervisor with the UUID %s belongs to LibvirtHost %s, which was added first", e.UUID, e.Host)
 }
 
-// Refuse makes a host unreachable in its snapshot, although it answers, or ends that if why is nil. Machines on the host
-// still get the connection.
+// Refuse makes a host unreachable in its snapshot, although it answers, or ends that if why is nil. Machines on the
+// host still get the connection.
 func (f *Fleet) Refuse(host string, why error) {
 	s := f.session(host)
 	if s == nil || text(s.refusal()) == text(why) {

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestAnotherHypervisor checks that neither the connection nor the state of another hypervisor is published, whether the
-// connection was lost, the target has changed, or the fleet was started again.
+// TestAnotherHypervisor checks that neither the connection nor the state of another hypervisor is published, whether
+// the connection was lost, the target has changed, or the fleet was started again.
 func TestAnotherHypervisor(t *testing.T) {
 	f := newFixture(t, quick, "a", "b")
 	first, other := f.hosts["a"].UUID(), f.hosts["b"].UUID()

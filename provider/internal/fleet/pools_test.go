@@ -52,8 +52,8 @@ func TestPoolThatHangs(t *testing.T) {
 	}
 }
 
-// TestPoolsAreRefreshed checks that files of others in a pool are found after some time, and soon on request. One pool is
-// refreshed at a time, in turn.
+// TestPoolsAreRefreshed checks that files of others in a pool are found after some time, and soon on request. One pool
+// is refreshed at a time, in turn.
 func TestPoolsAreRefreshed(t *testing.T) {
 	file := hypervisor.VolumeRef{Pool: "default", Name: "by-hand.qcow2"}
 	hasFile := func(g Gomega, s fleet.Snapshot) {

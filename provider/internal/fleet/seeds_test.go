@@ -15,8 +15,8 @@ import (
 )
 
 // TestSnapshotAgreesInTheEnd changes a host and its connection in random order, and checks that the snapshot equals the
-// host's state once the host is reachable. Complete readings are rare, so changes must come by events and by the list at
-// the beginning of each connection.
+// host's state once the host is reachable. Complete readings are rare, so changes must come by events and by the list
+// at the beginning of each connection.
 func TestSnapshotAgreesInTheEnd(t *testing.T) {
 	const seeds, steps, domains = 30, 120, 5
 	reasons := []error{hypervisor.ErrOther, hypervisor.ErrTimeout, hypervisor.ErrUnreachable, hypervisor.ErrDenied}

@@ -203,8 +203,8 @@ type heard struct {
 // follow reads each domain with an event, until the events end. It waits a moment to combine events: a new domain has
 // two, and its creator reads it too.
 func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
-	// waiting has the domains in the order of their due times. since has the number of the last reading that began before
-	// the event: later readings include the change.
+	// waiting has the domains in the order of their due times. since has the number of the last reading that began
+	// before the event: later readings include the change.
 	var waiting []heard
 	since := map[string]uint64{}
 	for {

@@ -41,7 +41,8 @@ type Error struct {
 	Cause error
 }
 
-// Error returns what was being done, to which object, and why it failed. A reason that the cause includes isn't repeated.
+// Error returns what was being done, to which object, and why it failed. A reason that the cause includes isn't
+// repeated.
 func (e *Error) Error() string {
 	doing := e.Operation
 	if e.Object != "" {

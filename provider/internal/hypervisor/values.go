@@ -24,8 +24,8 @@ type Facts struct {
 	CPUNumbers []int
 	// MemoryBytes is the memory of the host, in bytes.
 	MemoryBytes int64
-	// HugepageBytes is the memory in huge pages, in bytes by the size of a page. It has only the page sizes that machines
-	// can request.
+	// HugepageBytes is the memory in huge pages, in bytes by the size of a page. It has only the page sizes that
+	// machines can request.
 	HugepageBytes map[infrav1.HugepageSize]int64
 	// Features are the features (infrav1.HostFeature constants) that the host has, ordered by name.
 	Features []string
@@ -123,8 +123,8 @@ type VolumeSpec struct {
 type Backing struct {
 	// Path of the volume on its host, as Volume has it.
 	Path string
-	// Format of its content. It isn't detected: a guest could write another format's header to a raw disk to access files
-	// of the host.
+	// Format of its content. It isn't detected: a guest could write another format's header to a raw disk to access
+	// files of the host.
 	Format VolumeFormat
 }
 

@@ -138,8 +138,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestCollectHalfImages checks that contents without a marker are deleted after they have been unchanged for long enough,
-// that markers without a content are deleted, and that all other volumes stay.
+// TestCollectHalfImages checks that contents without a marker are deleted after they have been unchanged for long
+// enough, that markers without a content are deleted, and that all other volumes stay.
 func TestCollectHalfImages(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	host, err := f.fakes.hypervisor("one")

@@ -48,8 +48,8 @@ func sample(t testing.TB, name string) []byte {
 
 func rawImage() []byte { return bytes.Repeat([]byte("raw disk"), 1<<18) }
 
-// TestCompressedImages checks that images are stored decompressed, whatever the name in their URL, and that the checksum
-// is that of the compressed file.
+// TestCompressedImages checks that images are stored decompressed, whatever the name in their URL, and that the
+// checksum is that of the compressed file.
 func TestCompressedImages(t *testing.T) {
 	qcow2, raw := qcow2Image(nil), rawImage()
 	for name, tc := range map[string]struct {

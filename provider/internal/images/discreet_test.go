@@ -33,8 +33,8 @@ func answering(t *testing.T, answer string) string {
 	return listener.Addr().String()
 }
 
-// TestHostileAnswers checks that errors contain neither credentials that a server or a proxy sends back, nor addresses of
-// redirects.
+// TestHostileAnswers checks that errors contain neither credentials that a server or a proxy sends back, nor addresses
+// of redirects.
 func TestHostileAnswers(t *testing.T) {
 	const secret = "hush"
 	for name, tc := range map[string]struct {

@@ -70,8 +70,8 @@ func TestCompressedImagesOnARealHost(t *testing.T) {
 	}
 }
 
-// TestImageOfOneNamespaceOnARealHost checks that libvirt accepts the longest names of volumes, and that such an image is
-// deleted when it is unused.
+// TestImageOfOneNamespaceOnARealHost checks that libvirt accepts the longest names of volumes, and that such an image
+// is deleted when it is unused.
 func TestImageOfOneNamespaceOnARealHost(t *testing.T) {
 	_, host, f := realHost(t)
 	served := gzipped(t, emptyDisk(t))
@@ -93,8 +93,8 @@ func TestImageOfOneNamespaceOnARealHost(t *testing.T) {
 	f.Expect(host.PoolVolumes(t.Context(), "default")).To(BeEmpty())
 }
 
-// TestCollectOnARealHost checks that libvirt creates overlays of an image in another pool, reports the backing chains of
-// domains' disks, and refuses an overlay of a deleted image.
+// TestCollectOnARealHost checks that libvirt creates overlays of an image in another pool, reports the backing chains
+// of domains' disks, and refuses an overlay of a deleted image.
 func TestCollectOnARealHost(t *testing.T) {
 	const uuid = "11111111-1111-4111-8111-111111111111"
 	daemon, host, f := realHost(t)

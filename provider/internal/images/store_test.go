@@ -408,7 +408,8 @@ func TestUnwantedTransferIsCancelled(t *testing.T) {
 	f.Expect(err).To(MatchError(ContainSubstring("is queued")), "no transfer starts afterwards")
 }
 
-// TestLimits checks the limits of concurrent transfers for a host and in all, and that a slow host doesn't delay others.
+// TestLimits checks the limits of concurrent transfers for a host and in all, and that a slow host doesn't delay
+// others.
 func TestLimits(t *testing.T) {
 	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 1, InAll: 4}) // half of them for one namespace
 	var most atomic.Int32

@@ -21,8 +21,8 @@ import (
 const (
 	// callTimeout limits a call to a host other than an upload.
 	callTimeout = time.Minute
-	// strayAge is how long a content without a marker must not have grown before it counts as abandoned. The watchdogs of
-	// its creator end sooner.
+	// strayAge is how long a content without a marker must not have grown before it counts as abandoned. The watchdogs
+	// of its creator end sooner.
 	strayAge = 10 * time.Minute
 	// forgetAge is how long the size of a content is remembered.
 	forgetAge = 24 * time.Hour

@@ -19,8 +19,8 @@ type Configuration struct {
 	Port int32 `json:"port"`
 	// Servers are the API servers behind it.
 	Servers []netip.AddrPort `json:"servers"`
-	// Address is the load balancer's address with the length of its network, and Gateway that of its default route. Without
-	// an address it uses DHCP.
+	// Address is the load balancer's address with the length of its network, and Gateway that of its default route.
+	// Without an address it uses DHCP.
 	Address netip.Prefix `json:"address,omitzero"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
 	// VirtualAddress is an additional address to that from DHCP.

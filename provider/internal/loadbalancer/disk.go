@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The disk of a load balancer is its seed, followed by an area with HAProxy's configuration. The host writes the area while
-// the guest runs, and the guest reads it without its cache. A read may mix two writes, so the area begins with a line with
-// the length and the hash of the rest, and the guest accepts only a match. Writing the same configuration again changes
-// nothing.
+// The disk of a load balancer is its seed, followed by an area with HAProxy's configuration. The host writes the area
+// while the guest runs, and the guest reads it without its cache. A read may mix two writes, so the area begins with a
+// line with the length and the hash of the rest, and the guest accepts only a match. Writing the same configuration
+// again changes nothing.
 const (
 	// AreaOffset is the position of the area in bytes, and AreaSize its size.
 	AreaOffset = 1 << 20
@@ -58,8 +58,8 @@ type (
 	}
 )
 
-// UserData returns the cloud-init user-data of all load balancers: a service that passes the configurations on the disk to
-// HAProxy, which is part of the image. It has no secrets.
+// UserData returns the cloud-init user-data of all load balancers: a service that passes the configurations on the disk
+// to HAProxy, which is part of the image. It has no secrets.
 func UserData() ([]byte, error) {
 	text, err := yaml.Marshal(cloudConfig{
 		WriteFiles: []cloudFile{

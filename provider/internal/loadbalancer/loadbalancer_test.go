@@ -75,8 +75,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that every accepted configuration gives a file with one line for each server and no other text from the
-// input, and that it is the same after writing and parsing it again.
+// FuzzParse checks that every accepted configuration gives a file with one line for each server and no other text from
+// the input, and that it is the same after writing and parsing it again.
 func FuzzParse(f *testing.F) {
 	for _, configuration := range configurations {
 		f.Add(configuration.String())

@@ -137,8 +137,8 @@ func (g *guest) has(file string) {
 	}).WithTimeout(patience).Should(Equal(file), "%s", g.log)
 }
 
-// TestGuestAcceptsConfigurations checks that the script accepts only complete and valid configurations, and reloads HAProxy
-// after changes only.
+// TestGuestAcceptsConfigurations checks that the script accepts only complete and valid configurations, and reloads
+// HAProxy after changes only.
 func TestGuestAcceptsConfigurations(t *testing.T) {
 	g := start(t, "echo reload >>reloads")
 	first, second := loadbalancer.Configuration{Port: 6443}.File(), configurations["three"].File()
@@ -178,8 +178,8 @@ func TestGuestAcceptsConfigurations(t *testing.T) {
 	}).WithTimeout(patience).Should(Equal(strings.Repeat("reload\n", 3)), "one for each change")
 }
 
-// TestGuestServesThroughHAProxy checks that connections reach only ready API servers of the configuration, also after it
-// has changed, without a restart of HAProxy.
+// TestGuestServesThroughHAProxy checks that connections reach only ready API servers of the configuration, also after
+// it has changed, without a restart of HAProxy.
 func TestGuestServesThroughHAProxy(t *testing.T) {
 	program := realHAProxy(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once, so that HAProxy can use the port

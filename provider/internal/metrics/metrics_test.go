@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestEveryCallIsMeasured checks that each method of Hypervisor except Close has its own series. The connection is nil, so
-// that each call panics after it was counted.
+// TestEveryCallIsMeasured checks that each method of Hypervisor except Close has its own series. The connection is nil,
+// so that each call panics after it was counted.
 func TestEveryCallIsMeasured(t *testing.T) {
 	g := NewWithT(t)
 	AddHost("measured")

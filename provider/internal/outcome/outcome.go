@@ -1,5 +1,5 @@
-// Package outcome ends reconciles: it summarizes their results in the condition Ready, in messages and in errors, and writes
-// the status with all conditions as one patch, only after a change, and only if the object is as it was read.
+// Package outcome ends reconciles: it summarizes their results in the condition Ready, in messages and in errors, and
+// writes the status with all conditions as one patch, only after a change, and only if the object is as it was read.
 package outcome
 
 import (

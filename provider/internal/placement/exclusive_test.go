@@ -14,7 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestDedicatedCPUs checks that dedicated CPUs aren't shared, and that those of foreign domains count once in any state.
+// TestDedicatedCPUs checks that dedicated CPUs aren't shared, and that those of foreign domains count once in any
+// state.
 func TestDedicatedCPUs(t *testing.T) {
 	g := NewWithT(t)
 	cpu, dedicated := placement.Resource{Kind: placement.CPU}, placement.Resource{Kind: placement.DedicatedCPU}

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// TestQuota checks that only the machines of a namespace on the hosts of a quota count. A machine of newSpec needs 2 CPUs
-// and 4Gi.
+// TestQuota checks that only the machines of a namespace on the hosts of a quota count. A machine of newSpec needs 2
+// CPUs and 4Gi.
 func TestQuota(t *testing.T) {
 	ofOthers := newMachine("4", "b")
 	ofOthers.Cluster.Namespace = "others"

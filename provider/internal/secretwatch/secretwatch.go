@@ -1,5 +1,5 @@
-// Package secretwatch watches the metadata of the Secrets of LibvirtClusterIdentities in one namespace. It needs no rights
-// for Secrets of other namespaces, and stores no content.
+// Package secretwatch watches the metadata of the Secrets of LibvirtClusterIdentities in one namespace. It needs no
+// rights for Secrets of other namespaces, and stores no content.
 package secretwatch
 
 import (

@@ -10,9 +10,9 @@ import (
 )
 
 // Ignition adds files that configure interfaces to an Ignition configuration of version 2 or 3
-// (https://coreos.github.io/ignition/specs/). The files are for systemd-networkd (Flatcar) and for NetworkManager (Fedora
-// CoreOS): an image has one of the two and ignores the other's files. The rest of the configuration doesn't change.
-// Without interfaces Ignition returns config itself. Errors don't quote config.
+// (https://coreos.github.io/ignition/specs/). The files are for systemd-networkd (Flatcar) and for NetworkManager
+// (Fedora CoreOS): an image has one of the two and ignores the other's files. The rest of the configuration doesn't
+// change. Without interfaces Ignition returns config itself. Errors don't quote config.
 func Ignition(config []byte, interfaces []Interface) ([]byte, error) {
 	if len(interfaces) == 0 {
 		return config, nil

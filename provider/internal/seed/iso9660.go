@@ -6,15 +6,15 @@ import (
 	"unicode/utf16"
 )
 
-// The existing libraries for ISO 9660 write files to a temporary folder and the time into the image. A seed has secrets,
-// and the same seed must give the same bytes. This file writes only one folder, with Rock Ridge names (Linux, BSD) and
-// Joliet names (Windows), after ECMA-119, IEEE P1281 and P1282.
+// The existing libraries for ISO 9660 write files to a temporary folder and the time into the image. A seed has
+// secrets, and the same seed must give the same bytes. This file writes only one folder, with Rock Ridge names (Linux,
+// BSD) and Joliet names (Windows), after ECMA-119, IEEE P1281 and P1282.
 
 const (
 	sector = 2048
 
-	// primaryAt is the sector of the primary volume descriptor, and the following constants are sectors too. The first 16
-	// sectors are reserved for the system and empty.
+	// primaryAt is the sector of the primary volume descriptor, and the following constants are sectors too. The first
+	// 16 sectors are reserved for the system and empty.
 	primaryAt       = 16
 	jolietAt        = 17
 	terminatorAt    = 18
@@ -42,8 +42,8 @@ type isoFile struct {
 	content []byte
 }
 
-// writeISO writes an image. The files must be few and ordered by name, with short ASCII names without a dot: all records
-// of a folder must fit into one sector.
+// writeISO writes an image. The files must be few and ordered by name, with short ASCII names without a dot: all
+// records of a folder must fit into one sector.
 func writeISO(volume string, files []isoFile) []byte {
 	places := make([]uint32, len(files))
 	next := uint32(firstFileAt)
@@ -76,8 +76,8 @@ func writeISO(volume string, files []isoFile) []byte {
 	return image
 }
 
-// writeDescriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5). Kind 1 is the primary one, and kind 2 is Joliet's,
-// with two bytes for each character.
+// writeDescriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5). Kind 1 is the primary one, and kind 2 is
+// Joliet's, with two bytes for each character.
 func writeDescriptor(out []byte, kind byte, volume string, sectors, table, folder uint32) {
 	text := func(from, to int, value string) {
 		if kind == 2 {

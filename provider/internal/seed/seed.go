@@ -27,8 +27,8 @@ type Seed struct {
 	InstanceID string
 	// Hostname of the machine.
 	Hostname string
-	// AvailabilityZone is the failure domain of the machine, and Host its hypervisor, for labels of the node. Both may be
-	// empty.
+	// AvailabilityZone is the failure domain of the machine, and Host its hypervisor, for labels of the node. Both may
+	// be empty.
 	AvailabilityZone, Host string
 	// UserData is the unchanged bootstrap data.
 	UserData []byte

@@ -1,9 +1,9 @@
-// Package updateextension serves the hooks CanUpdateMachine, CanUpdateMachineSet and UpdateMachine of "Implementing in-place
-// update hooks" in Cluster API's book. They tell Cluster API which changes of machines this provider makes in place, and the
-// progress of a change.
+// Package updateextension serves the hooks CanUpdateMachine, CanUpdateMachineSet and UpdateMachine of "Implementing
+// in-place update hooks" in Cluster API's book. They tell Cluster API which changes of machines this provider makes in
+// place, and the progress of a change.
 //
-// The hooks change nothing. The controller of LibvirtMachines makes the changes and reports them in a condition, so each
-// replica of the manager can answer, not only the leader.
+// The hooks change nothing. The controller of LibvirtMachines makes the changes and reports them in a condition, so
+// each replica of the manager can answer, not only the leader.
 package updateextension
 
 import (
@@ -25,8 +25,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// New returns a server of the hooks for a manager. reader reads LibvirtMachines from the API server itself, because a cache
-// may be older than the requested change. New sets the catalog of options.
+// New returns a server of the hooks for a manager. reader reads LibvirtMachines from the API server itself, because a
+// cache may be older than the requested change. New sets the catalog of options.
 func New(reader client.Reader, options server.Options) (*server.Server, error) {
 	options.Catalog = runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(options.Catalog); err != nil {

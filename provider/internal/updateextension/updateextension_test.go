@@ -53,8 +53,8 @@ func newTemplate(change ...func(*infrav1.LibvirtMachineSpec)) *infrav1.LibvirtMa
 	return template
 }
 
-// TestCanUpdate checks that the patch has exactly the changes that are made in place. Cluster API applies the patch to the
-// current object and rolls out the remaining differences to the desired one.
+// TestCanUpdate checks that the patch has exactly the changes that are made in place. Cluster API applies the patch to
+// the current object and rolls out the remaining differences to the desired one.
 func TestCanUpdate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*infrav1.LibvirtMachineSpec)
@@ -184,8 +184,8 @@ func TestObjectsOfOthers(t *testing.T) {
 	}
 }
 
-// TestProgress checks the reported progress of an update for each condition, and that only a condition about the requested
-// change counts.
+// TestProgress checks the reported progress of an update for each condition, and that only a condition about the
+// requested change counts.
 func TestProgress(t *testing.T) {
 	condition := func(status metav1.ConditionStatus, message string) func(*infrav1.LibvirtMachine) {
 		return func(m *infrav1.LibvirtMachine) {

@@ -74,8 +74,8 @@ func selectorErrors(selector *metav1.LabelSelector, path *field.Path) field.Erro
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// clusterChangeErrors lists the invalid changes of a cluster. Every node and every kubeconfig has the endpoint, so it is
-// immutable once set.
+// clusterChangeErrors lists the invalid changes of a cluster. Every node and every kubeconfig has the endpoint, so it
+// is immutable once set.
 func clusterChangeErrors(before, after *infrav1.LibvirtClusterSpec, path *field.Path) field.ErrorList {
 	endpointPath := path.Child("controlPlaneEndpoint")
 	errs := unchangedOnceSet(endpointPath.Child("host"), before.ControlPlaneEndpoint.Host, after.ControlPlaneEndpoint.Host)

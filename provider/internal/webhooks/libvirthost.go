@@ -20,8 +20,8 @@ type LibvirtHostDefaulter struct{}
 
 var _ admission.Defaulter[*infrav1.LibvirtHost] = LibvirtHostDefaulter{}
 
-// Default sets the failure domain of a host to its name. A host with a generated name has no name yet: its failure domain
-// stays empty, which means the same.
+// Default sets the failure domain of a host to its name. A host with a generated name has no name yet: its failure
+// domain stays empty, which means the same.
 func (LibvirtHostDefaulter) Default(_ context.Context, host *infrav1.LibvirtHost) error {
 	if host.Spec.FailureDomain == "" {
 		host.Spec.FailureDomain = host.Name

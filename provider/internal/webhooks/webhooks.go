@@ -90,8 +90,8 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 		return nil, nil
 	}
 
-	// The topology controller computes changes of a template by a dry run on the existing one. A refusal would hide from it
-	// that it needs a new template.
+	// The topology controller computes changes of a template by a dry run on the existing one. A refusal would hide
+	// from it that it needs a new template.
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the admission request from the context: %v", err))

@@ -18,8 +18,8 @@ import (
 // apiServerPort is the default port of API servers.
 const apiServerPort = "6443"
 
-// playAPIServer starts a TLS server with the parts of an API server that a load balancer needs: it is ready. It answers other
-// requests with its name.
+// playAPIServer starts a TLS server with the parts of an API server that a load balancer needs: it is ready. It answers
+// other requests with its name.
 func playAPIServer(name string) error {
 	certificate, err := selfSigned()
 	if err != nil {

@@ -33,8 +33,8 @@ type userData struct {
 	RunCmd [][]string `yaml:"runcmd"`
 }
 
-// serve runs the guest's service. An image with a shell runs its user-data, as cloud-init and systemd would. Other images run
-// an API server.
+// serve runs the guest's service. An image with a shell runs its user-data, as cloud-init and systemd would. Other
+// images run an API server.
 func serve(given seed) error {
 	if _, err := os.Stat(shell); errors.Is(err, fs.ErrNotExist) {
 		return playAPIServer(given.report.MetaData.InstanceID)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's event of a key: struct input_event of linux/input.h on 64-bit machines, with the time first, and the numbers
-// of linux/input-event-codes.h.
+// The kernel's event of a key: struct input_event of linux/input.h on 64-bit machines, with the time first, and the
+// numbers of linux/input-event-codes.h.
 const (
 	eventSize  = 24
 	eventTime  = 16
@@ -20,8 +20,8 @@ const (
 	keyPressed = 1
 )
 
-// powerButtons waits in the background for the machine's power button, which libvirt presses to shut a guest down, and then
-// ends the guest.
+// powerButtons waits in the background for the machine's power button, which libvirt presses to shut a guest down, and
+// then ends the guest.
 func powerButtons(folder string) error {
 	devices, err := filepath.Glob(filepath.Join(folder, "event*"))
 	if err != nil {

@@ -35,8 +35,8 @@ type lease struct {
 // renewal is the interval of renewals, independent of the server's answer: less than half of dnsmasq's shortest lease.
 const renewal = 45 * time.Second
 
-// configure brings a device up and gives it an address by DHCP, which is renewed as long as the guest runs. It retries until
-// there is an answer.
+// configure brings a device up and gives it an address by DHCP, which is renewed as long as the guest runs. It retries
+// until there is an answer.
 func configure(device *net.Interface) (lease, error) {
 	if err := setUp(device.Name); err != nil {
 		return lease{}, err

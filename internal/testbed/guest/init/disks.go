@@ -12,7 +12,8 @@ import (
 // sector is the kernel's unit for sizes of disks, independent of the disk's own sectors.
 const sector = 512
 
-// findDisks returns the sizes in bytes of the disks with a serial number, by that number, from a folder like /sys/block.
+// findDisks returns the sizes in bytes of the disks with a serial number, by that number, from a folder like
+// /sys/block.
 func findDisks(folder string) (map[string]int64, error) {
 	devices, err := filepath.Glob(filepath.Join(folder, "vd*"))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command init is the only program of a testbed's guest: process 1 of a Linux with only a kernel and its drivers. It gets an
-// address by DHCP, reads the NoCloud seed or the Ignition configuration, and reports its input to the gateway, so that a test
-// can check that the guest received what Cluster API sent. Then it acts as an API server, or as the load balancer in its
-// user-data.
+// Command init is the only program of a testbed's guest: process 1 of a Linux with only a kernel and its drivers. It
+// gets an address by DHCP, reads the NoCloud seed or the Ignition configuration, and reports its input to the gateway,
+// so that a test can check that the guest received what Cluster API sent. Then it acts as an API server, or as the load
+// balancer in its user-data.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 )
 
 // networkConfig is the supported part of cloud-init's network configuration, version 2
-// (https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html). Unsupported fields are errors: a guest that
-// ignores them would look good.
+// (https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html). Unsupported fields are errors: a
+// guest that ignores them would look good.
 type networkConfig struct {
 	Version   int                 `yaml:"version"`
 	Ethernets map[string]ethernet `yaml:"ethernets"`
@@ -146,8 +146,8 @@ func configureStatic(device *net.Interface, want *static) (lease, error) {
 	return first, nil
 }
 
-// addressesOf returns the addresses of a device in the kernel, with the lengths of their networks, without those that the
-// kernel adds itself.
+// addressesOf returns the addresses of a device in the kernel, with the lengths of their networks, without those that
+// the kernel adds itself.
 func addressesOf(device *net.Interface) ([]string, error) {
 	all, err := device.Addrs()
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secureBootVariable is the firmware's variable for secure boot, with the GUID of UEFI's own variables (UEFI Specification,
-// "Globally Defined Variables").
+// secureBootVariable is the firmware's variable for secure boot, with the GUID of UEFI's own variables (UEFI
+// Specification, "Globally Defined Variables").
 const secureBootVariable = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// readSecureBoot mounts the firmware's variables on a folder, and reports whether secure boot is on. Without UEFI the kernel
-// has no such folder.
+// readSecureBoot mounts the firmware's variables on a folder, and reports whether secure boot is on. Without UEFI the
+// kernel has no such folder.
 func readSecureBoot(folder string) (bool, error) {
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 		return false, nil

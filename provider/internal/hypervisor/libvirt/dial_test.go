@@ -99,8 +99,8 @@ func TestTLS(t *testing.T) {
 
 	tests := map[string]struct {
 		credentials Credentials
-		// name is the address in the server's certificate. status is the first byte that the server sends, if it neither is
-		// silent nor hangs up.
+		// name is the address in the server's certificate. status is the first byte that the server sends, if it
+		// neither is silent nor hangs up.
 		name   string
 		status int
 		want   error

@@ -39,8 +39,8 @@ func stateOnDisk(t *testing.T, folder, uuid, name string) (variables, tpm []stri
 	return variables, tpm
 }
 
-// TestFirmwareAndTPM starts machines with UEFI, secure boot and a TPM on libvirt and QEMU, and checks that their files on
-// the host are deleted with them.
+// TestFirmwareAndTPM starts machines with UEFI, secure boot and a TPM on libvirt and QEMU, and checks that their files
+// on the host are deleted with them.
 func TestFirmwareAndTPM(t *testing.T) {
 	const uuid, name = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b12", "default-m-2"
 	d := theDaemon(t)

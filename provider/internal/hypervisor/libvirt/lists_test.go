@@ -86,8 +86,8 @@ func TestHugeLists(t *testing.T) {
 	}
 }
 
-// TestHugeElements checks that elements of a list that don't fit into the packet, or are too long for a name, are refused
-// before memory is allocated, and that the maximum is accepted.
+// TestHugeElements checks that elements of a list that don't fit into the packet, or are too long for a name, are
+// refused before memory is allocated, and that the maximum is accepted.
 func TestHugeElements(t *testing.T) {
 	pools := func(h *host) error { _, err := h.Pools(t.Context()); return err }
 	addresses := func(h *host) error {

@@ -9,7 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestStates checks that a domain that libvirt has paused because it is starting differs from one that a user has paused.
+// TestStates checks that a domain that libvirt has paused because it is starting differs from one that a user has
+// paused.
 func TestStates(t *testing.T) {
 	for _, tc := range []struct {
 		number  golibvirt.DomainState

@@ -36,7 +36,8 @@ func TestPoolThatHangs(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred(), "the connection for storage is opened again")
 }
 
-// TestSlowStart checks that a domain that takes minutes to start delays no other call, and that its start has a limit too.
+// TestSlowStart checks that a domain that takes minutes to start delays no other call, and that its start has a limit
+// too.
 func TestSlowStart(t *testing.T) {
 	g := NewWithT(t)
 	const limit = 100 * time.Millisecond

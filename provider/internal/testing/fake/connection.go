@@ -76,8 +76,8 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 	return result, nil
 }
 
-// answer runs a call when the host answers, while the host's lock is held. It runs even without a waiting caller, unless
-// the connection is lost by then.
+// answer runs a call when the host answers, while the host's lock is held. It runs even without a waiting caller,
+// unless the connection is lost by then.
 func answer[T any](ctx context.Context, c *connection, operation Operation, act func() (T, error)) (result T, err error) {
 	h := c.host
 	carryOut := func() (T, error) {
@@ -110,8 +110,8 @@ func answer[T any](ctx context.Context, c *connection, operation Operation, act 
 	return late, lateErr
 }
 
-// wait waits for an answer, and returns a refusal if there is none in time. As with libvirt, this closes the connection,
-// unless the call has a separate one.
+// wait waits for an answer, and returns a refusal if there is none in time. As with libvirt, this closes the
+// connection, unless the call has a separate one.
 func (c *connection) wait(ctx context.Context, operation Operation, answered <-chan struct{}) error {
 	limit, own := operation.limit(c.limit)
 	past := make(<-chan time.Time)

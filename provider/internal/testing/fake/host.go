@@ -63,8 +63,8 @@ type domain struct {
 	deaf bool
 }
 
-// NewHost returns a host with 16 CPUs, 64 GiB of memory including 4 GiB of huge pages of each size, all features, a pool
-// of 1 TiB and a network, both called default, the network interfaces lo, eth0 and br0, and the network filter
+// NewHost returns a host with 16 CPUs, 64 GiB of memory including 4 GiB of huge pages of each size, all features, a
+// pool of 1 TiB and a network, both called default, the network interfaces lo, eth0 and br0, and the network filter
 // clean-traffic.
 func NewHost() *Host {
 	return &Host{
@@ -220,8 +220,8 @@ func (h *Host) seen(pool hypervisor.Pool) hypervisor.Pool {
 	return pool
 }
 
-// FillPool takes all free space of a storage pool, as files of others do, and returns a function that frees it. The host
-// reports the change after the pool is refreshed. FillPool panics if the pool doesn't exist.
+// FillPool takes all free space of a storage pool, as files of others do, and returns a function that frees it. The
+// host reports the change after the pool is refreshed. FillPool panics if the pool doesn't exist.
 func (h *Host) FillPool(name string) func() {
 	h.lock.Lock()
 	defer h.lock.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// disksThatGrow checks that disks of an active domain can grow and can't shrink, in every format and as overlays, and that
-// the domain keeps running.
+// disksThatGrow checks that disks of an active domain can grow and can't shrink, in every format and as overlays, and
+// that the domain keeps running.
 func disksThatGrow(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

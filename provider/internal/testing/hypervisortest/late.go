@@ -21,8 +21,8 @@ func (f Fixture) freeze(t *testing.T) (thaw func()) {
 	return thaw
 }
 
-// lateAnswers checks that calls wait for their answers until their contexts or limits end. A call whose caller has given
-// up doesn't close the connection, and is still processed.
+// lateAnswers checks that calls wait for their answers until their contexts or limits end. A call whose caller has
+// given up doesn't close the connection, and is still processed.
 func lateAnswers(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

@@ -73,7 +73,8 @@ func ignitionOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }
 
-// consoleLogOfADomain checks that a domain keeps its file over starts and changes of its definition, until it is removed.
+// consoleLogOfADomain checks that a domain keeps its file over starts and changes of its definition, until it is
+// removed.
 func consoleLogOfADomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

@@ -1,5 +1,5 @@
-// Package libvirtd runs libvirt daemons for tests, each with its own folders and a storage pool called default. They don't
-// run as root, because libvirt would then use the machine's own folders.
+// Package libvirtd runs libvirt daemons for tests, each with its own folders and a storage pool called default. They
+// don't run as root, because libvirt would then use the machine's own folders.
 package libvirtd
 
 import (
@@ -209,8 +209,8 @@ func (d *Daemon) URI() hosturi.URI {
 // PoolFolder returns the folder of the pool's volumes.
 func (d *Daemon) PoolFolder() string { return filepath.Join(d.folder, "pool") }
 
-// ConsoleFolder returns the folder for console logs of guests. virtlogd, which the daemon starts on demand, limits a file
-// to ConsoleLogBytes, with ConsoleLogBackups older parts.
+// ConsoleFolder returns the folder for console logs of guests. virtlogd, which the daemon starts on demand, limits a
+// file to ConsoleLogBytes, with ConsoleLogBackups older parts.
 func (d *Daemon) ConsoleFolder() string { return filepath.Join(d.folder, "console") }
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// judgeCounts returns the LibvirtHosts with wrong numbers. Without foreign domains, the CPUs and memory are exactly those of
-// the bound machines. The pools also contain images.
+// judgeCounts returns the LibvirtHosts with wrong numbers. Without foreign domains, the CPUs and memory are exactly
+// those of the bound machines. The pools also contain images.
 func (s *soak) judgeCounts(machines []infrav1.LibvirtMachine) error {
 	var errs []error
 	for _, host := range s.Hosts {
@@ -69,8 +69,8 @@ func value(quantity *resource.Quantity) int64 {
 	return quantity.Value()
 }
 
-// judgeLedger returns the superfluous reservations. That of a bound machine is released when the next machine is placed;
-// that of a deleted machine would stay for ever.
+// judgeLedger returns the superfluous reservations. That of a bound machine is released when the next machine is
+// placed; that of a deleted machine would stay for ever.
 func (s *soak) judgeLedger(machines []infrav1.LibvirtMachine) error {
 	hosts := map[types.UID]string{}
 	for i := range machines {

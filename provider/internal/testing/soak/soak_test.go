@@ -73,10 +73,10 @@ type soak struct {
 	full  []func()
 }
 
-// TestSoak creates and deletes machines while hosts are unreachable, calls fail, hang or lose their answers, domains and
-// volumes are deleted, writes conflict, caches are old, the image server misbehaves, disks are full, the manager is
-// killed, and two managers run. At each quiet point every machine has its domain and volumes, there are no others, and the
-// numbers of the hosts are right.
+// TestSoak creates and deletes machines while hosts are unreachable, calls fail, hang or lose their answers, domains
+// and volumes are deleted, writes conflict, caches are old, the image server misbehaves, disks are full, the manager is
+// killed, and two managers run. At each quiet point every machine has its domain and volumes, there are no others, and
+// the numbers of the hosts are right.
 func TestSoak(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()

@@ -164,8 +164,8 @@ func TestHostIsEvacuated(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestEvacuationIsCancelled checks that an evacuation follows the limits of a MachineHealthCheck, skips paused machines,
-// and replaces no machine after it was cancelled.
+// TestEvacuationIsCancelled checks that an evacuation follows the limits of a MachineHealthCheck, skips paused
+// machines, and replaces no machine after it was cancelled.
 func TestEvacuationIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-b")

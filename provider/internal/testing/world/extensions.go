@@ -205,8 +205,8 @@ func (e *extensions) call(ctx context.Context, config *runtimev1.ExtensionConfig
 	return nil
 }
 
-// addExtensions lets Cluster API's manager call extensions, and serves this provider's extension. Like the webhooks, the
-// extension doesn't depend on the provider's manager.
+// addExtensions lets Cluster API's manager call extensions, and serves this provider's extension. Like the webhooks,
+// the extension doesn't depend on the provider's manager.
 func (w *World) addExtensions(ctx context.Context, mgr ctrl.Manager, reader client.Reader) (runtimeclient.Client, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

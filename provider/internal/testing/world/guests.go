@@ -24,8 +24,8 @@ var (
 	addressUsed atomic.Uint32
 )
 
-// runGuests plays the guests of a host until the context ends: each running domain gets an address by DHCP, and joins its
-// workload cluster as a node.
+// runGuests plays the guests of a host until the context ends: each running domain gets an address by DHCP, and joins
+// its workload cluster as a node.
 func runGuests(ctx context.Context, c client.Client, host *Host) {
 	booted := map[string]bool{}
 	for uuid := range host.Observe(ctx) {

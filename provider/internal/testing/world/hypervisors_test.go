@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestURIOfAnotherHypervisor checks that while spec.uri leads to another hypervisor, no machine counts as missing, no load
-// balancer is recreated, no deletion succeeds, and nothing is created there.
+// TestURIOfAnotherHypervisor checks that while spec.uri leads to another hypervisor, no machine counts as missing, no
+// load balancer is recreated, no deletion succeeds, and nothing is created there.
 func TestURIOfAnotherHypervisor(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack", "other")

@@ -107,8 +107,8 @@ func TestUpdatesInPlace(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestUpdateNotInPlace checks that machines without a bootstrap provider are replaced: Cluster API would start to update
-// them and never finish.
+// TestUpdateNotInPlace checks that machines without a bootstrap provider are replaced: Cluster API would start to
+// update them and never finish.
 func TestUpdateNotInPlace(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -125,8 +125,8 @@ func TestUpdateNotInPlace(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestUpdateInPlaceWaitsForRoom checks two machines that need more memory than their host has: one gets it, and the other
-// keeps running with a message, until there is enough.
+// TestUpdateInPlaceWaitsForRoom checks two machines that need more memory than their host has: one gets it, and the
+// other keeps running with a message, until there is enough.
 func TestUpdateInPlaceWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

@@ -76,8 +76,8 @@ func (s *Scene) Given() map[string]string {
 	return given
 }
 
-// ipamProvider allocates addresses of pools as described for an "IPAM Provider" in the contract for IPAM. It has no state
-// in memory: the existing IPAddresses are the allocated ones.
+// ipamProvider allocates addresses of pools as described for an "IPAM Provider" in the contract for IPAM. It has no
+// state in memory: the existing IPAddresses are the allocated ones.
 type ipamProvider struct{ client.Client }
 
 func (p *ipamProvider) SetupWithManager(_ context.Context, mgr ctrl.Manager, _ controller.Options) error {

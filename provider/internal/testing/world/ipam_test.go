@@ -18,8 +18,8 @@ import (
 )
 
 // TestAddressesFromPools follows addresses of pools through the life of a cluster: its endpoint, machines of a
-// MachineDeployment and of a MachinePool, a missing, a full and an enlarged pool, a pause, and the deletion, which releases
-// all of them.
+// MachineDeployment and of a MachinePool, a missing, a full and an enlarged pool, a pause, and the deletion, which
+// releases all of them.
 func TestAddressesFromPools(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubeadmCRDs returns the folders with the CRDs of Cluster API's kubeadm providers. ClusterClasses refer to these kinds;
-// their controllers don't run here.
+// kubeadmCRDs returns the folders with the CRDs of Cluster API's kubeadm providers. ClusterClasses refer to these
+// kinds; their controllers don't run here.
 func kubeadmCRDs(clusterAPI string) []string {
 	return []string{filepath.Join(clusterAPI, "bootstrap/kubeadm/config/crd/bases"), filepath.Join(clusterAPI, "controlplane/kubeadm/config/crd/bases")}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// LateWatches delays the events of a manager's watches, so that its cache is old, as on a busy machine. Reads and writes
-// aren't delayed. The zero value delays nothing.
+// LateWatches delays the events of a manager's watches, so that its cache is old, as on a busy machine. Reads and
+// writes aren't delayed. The zero value delays nothing.
 type LateWatches struct {
 	lock   sync.Mutex
 	delays map[string]chan struct{}

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestLoadBalancer follows a cluster with HAProxy: the address of the load balancer becomes the endpoint, its disk lists
-// the control plane machines, it is recreated when its domain is lost, and it is deleted last.
+// TestLoadBalancer follows a cluster with HAProxy: the address of the load balancer becomes the endpoint, its disk
+// lists the control plane machines, it is recreated when its domain is lost, and it is deleted last.
 func TestLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

@@ -130,8 +130,8 @@ func checkMachine(s *world.Scene, machine *clusterv1.Machine) {
 	s.Expect(node.Spec.ProviderID).To(Equal(infra.Spec.ProviderID))
 }
 
-// TestPausedClusterStandsStill checks that nothing is created, changed or removed on any host while a Cluster is paused,
-// whatever happens, and that all changes follow afterwards.
+// TestPausedClusterStandsStill checks that nothing is created, changed or removed on any host while a Cluster is
+// paused, whatever happens, and that all changes follow afterwards.
 func TestPausedClusterStandsStill(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

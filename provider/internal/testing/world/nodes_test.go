@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestNodesWithoutProviderID checks that the provider sets the provider ID of nodes, in the workload cluster and with its
-// kubeconfig, so that Cluster API finds the nodes of a control plane, of a MachineDeployment and of a pool.
+// TestNodesWithoutProviderID checks that the provider sets the provider ID of nodes, in the workload cluster and with
+// its kubeconfig, so that Cluster API finds the nodes of a control plane, of a MachineDeployment and of a pool.
 func TestNodesWithoutProviderID(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a")

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestOrphanIsReported checks that a LibvirtMachine without a finalizer leaves an orphan on its host, which is reported,
-// and which a manager without --collect-orphans doesn't delete.
+// TestOrphanIsReported checks that a LibvirtMachine without a finalizer leaves an orphan on its host, which is
+// reported, and which a manager without --collect-orphans doesn't delete.
 func TestOrphanIsReported(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

@@ -36,8 +36,8 @@ func (s *Scene) MachinePool(cluster *clusterv1.Cluster, name string, replicas in
 	return pool, infra
 }
 
-// PoolSettled waits until a LibvirtMachinePool is Ready with the given number of machines in its current generation, and
-// Cluster API has as many nodes.
+// PoolSettled waits until a LibvirtMachinePool is Ready with the given number of machines in its current generation,
+// and Cluster API has as many nodes.
 func (s *Scene) PoolSettled(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool, replicas int) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {

@@ -56,8 +56,8 @@ func TestPoolScaledExternally(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestPoolWithAHealthCheck checks that only the machines that a MachineHealthCheck finds unhealthy are replaced, through
-// their Machines.
+// TestPoolWithAHealthCheck checks that only the machines that a MachineHealthCheck finds unhealthy are replaced,
+// through their Machines.
 func TestPoolWithAHealthCheck(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)

@@ -86,12 +86,12 @@ func (w *World) startProvider(p *provider) {
 	}()
 }
 
-// RestartProvider ends the provider's manager as if it was killed, and starts another one: from one moment on, nothing of
-// the first one reaches the API server or a host, and no answer reaches it. A manager that can't start, because the API
-// server is unreachable, is started again, as a kubelet does.
+// RestartProvider ends the provider's manager as if it was killed, and starts another one: from one moment on, nothing
+// of the first one reaches the API server or a host, and no answer reaches it. A manager that can't start, because the
+// API server is unreachable, is started again, as a kubelet does.
 //
-// The first manager is killed only after it has started: controller-runtime's manager waits for its caches even if it is
-// stopped, which lasts for ever when the API server is unreachable.
+// The first manager is killed only after it has started: controller-runtime's manager waits for its caches even if it
+// is stopped, which lasts for ever when the API server is unreachable.
 func (w *World) RestartProvider() error {
 	select {
 	case <-w.provider.Elected():
@@ -114,8 +114,8 @@ func (w *World) RestartProvider() error {
 	}
 }
 
-// TakeOver starts another manager of the provider while the existing one continues, like a former leader that doesn't know
-// that it has lost the leadership. end ends the older one as if it was killed; call it once.
+// TakeOver starts another manager of the provider while the existing one continues, like a former leader that doesn't
+// know that it has lost the leadership. end ends the older one as if it was killed; call it once.
 func (w *World) TakeOver() (end func() error, err error) {
 	older := w.provider
 	select {

@@ -42,8 +42,8 @@ type Scene struct {
 	t *testing.T
 }
 
-// NewScene creates a namespace, and a host in each of the failure domains. It waits until they are Ready. The first call
-// starts the world. Without KUBEBUILDER_ASSETS the test is skipped.
+// NewScene creates a namespace, and a host in each of the failure domains. It waits until they are Ready. The first
+// call starts the world. Without KUBEBUILDER_ASSETS the test is skipped.
 func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	t.Helper()
 	s := (&Scene{World: get(t), Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}).In(t)
@@ -117,7 +117,8 @@ func Change[T client.Object](s *Scene, object T, change func(T)) {
 	s.Expect(s.Client.Patch(s.t.Context(), object, before)).To(gomega.Succeed())
 }
 
-// Condition waits until a condition of an object has a status, and returns the condition. It reads the object by its name.
+// Condition waits until a condition of an object has a status, and returns the condition. It reads the object by its
+// name.
 func (s *Scene) Condition(object interface {
 	client.Object
 	conditions.Getter
@@ -156,8 +157,8 @@ func newEndpoint() clusterv1.APIEndpoint {
 	return clusterv1.APIEndpoint{Host: fmt.Sprintf("198.18.%d.%d", number/250, 1+number%250), Port: 6443}
 }
 
-// Cluster creates a Cluster with a LibvirtCluster of the same name, an endpoint and a kubeconfig, which the functions in
-// change edit before. It waits until Cluster API reports the infrastructure as provisioned.
+// Cluster creates a Cluster with a LibvirtCluster of the same name, an endpoint and a kubeconfig, which the functions
+// in change edit before. It waits until Cluster API reports the infrastructure as provisioned.
 func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1.LibvirtCluster)) *clusterv1.Cluster {
 	s.t.Helper()
 	infra := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: infrav1.LibvirtClusterSpec{
@@ -183,8 +184,9 @@ func (s *Scene) Kubeconfig(cluster string) *corev1.Secret {
 		Data: map[string][]byte{secret.KubeconfigDataName: s.kubeconfig}}
 }
 
-// ControlPlane creates a Machine of the cluster's control plane directly, because there is no control plane provider, and
-// waits until Cluster API reports the control plane as initialized, which it requires before it reads nodes of workers.
+// ControlPlane creates a Machine of the cluster's control plane directly, because there is no control plane provider,
+// and waits until Cluster API reports the control plane as initialized, which it requires before it reads nodes of
+// workers.
 func (s *Scene) ControlPlane(cluster *clusterv1.Cluster) *clusterv1.Machine {
 	s.t.Helper()
 	name := cluster.Name + "-control-plane"
@@ -262,8 +264,8 @@ func (s *Scene) Machines() []clusterv1.Machine {
 	return list.Items
 }
 
-// ManagerMarker is the prefix of the volumes by which management clusters mark the hosts with their machines. A marker is
-// deleted some time after the last machine.
+// ManagerMarker is the prefix of the volumes by which management clusters mark the hosts with their machines. A marker
+// is deleted some time after the last machine.
 const ManagerMarker = "caplv-manager-"
 
 // NothingLeft waits until the hosts of the scene have no domain, and only ImageVolume and markers as volumes.

@@ -53,8 +53,8 @@ func set(cluster *clusterv1.Cluster, name, json string) {
 		clusterv1.ClusterVariable{Name: name, Value: value(json)})
 }
 
-// topologyCluster creates a Cluster of the class with a MachineDeployment and a MachinePool, and waits until the topology
-// controller has created their objects.
+// topologyCluster creates a Cluster of the class with a MachineDeployment and a MachinePool, and waits until the
+// topology controller has created their objects.
 func topologyCluster(s *world.Scene, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: className}, Version: "v1.36.3",
@@ -114,7 +114,8 @@ func workerTemplate(s *world.Scene) *infrav1.LibvirtMachineTemplate {
 	return template
 }
 
-// actAsKubeadm acts as the kubeadm providers: it creates bootstrap data for the pool, and initializes the control plane.
+// actAsKubeadm acts as the kubeadm providers: it creates bootstrap data for the pool, and initializes the control
+// plane.
 func actAsKubeadm(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachinePool) {
 	s.Create(s.BootstrapData("mp-0-data"))
 	config := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig",

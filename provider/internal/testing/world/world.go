@@ -1,6 +1,6 @@
 // Package world is a management cluster for tests, in one process: a kube-apiserver with Cluster API's own controllers
-// and webhooks, an IPAM provider, this provider's controllers and webhooks with their released RBAC rules, and fake hosts
-// whose guests get addresses and join as nodes.
+// and webhooks, an IPAM provider, this provider's controllers and webhooks with their released RBAC rules, and fake
+// hosts whose guests get addresses and join as nodes.
 //
 // It has no garbage collection, no kubelet and no control plane provider. Only scenes that ask for it have a bootstrap
 // provider; the others create bootstrap data themselves. The workload cluster is the management cluster itself.
@@ -67,8 +67,8 @@ type World struct {
 	stop         context.CancelFunc
 	stopped      []<-chan error
 
-	// own is the provider's manager's access to the API server, server serves its webhooks, and life is the context of the
-	// world. provider is the current run of the manager.
+	// own is the provider's manager's access to the API server, server serves its webhooks, and life is the context of
+	// the world. provider is the current run of the manager.
 	own      *rest.Config
 	server   webhook.Server
 	life     context.Context
@@ -235,8 +235,8 @@ func readWebhooks(files ...string) (envtest.WebhookInstallOptions, error) {
 	return options, nil
 }
 
-// install creates the provider's namespace and its released role. It returns the manager's access to the API server, with
-// only the rights of that role.
+// install creates the provider's namespace and its released role. It returns the manager's access to the API server,
+// with only the rights of that role.
 func (w *World) install(roleFile string) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{}
 	content, err := os.ReadFile(roleFile) //nolint:gosec // a file of the project

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m))
 }
 
-// TestClusterFromHostsToDeletion checks that the provider's status of a cluster reaches the Cluster and follows its hosts,
-// and that deletion completes.
+// TestClusterFromHostsToDeletion checks that the provider's status of a cluster reaches the Cluster and follows its
+// hosts, and that deletion completes.
 func TestClusterFromHostsToDeletion(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-b", "rack-a", "rack-b")
@@ -54,8 +54,8 @@ func TestClusterFromHostsToDeletion(t *testing.T) {
 	s.Gone(&infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}})
 }
 
-// TestMachineDeploymentMakesLibvirtMachines checks that Cluster API's controllers can clone templates with the provider's
-// webhooks and CRDs, with the owners that `clusterctl move` needs.
+// TestMachineDeploymentMakesLibvirtMachines checks that Cluster API's controllers can clone templates with the
+// provider's webhooks and CRDs, with the owners that `clusterctl move` needs.
 func TestMachineDeploymentMakesLibvirtMachines(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
