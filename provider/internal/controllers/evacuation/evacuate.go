@@ -143,7 +143,7 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 		return "", fmt.Errorf("reading Machine %s/%s: %w", status.Namespace, status.Name, err)
 	}
 	if err != nil || string(machine.UID) != status.UID {
-		ready, desired, err := r.look().replicas(ctx, status.Namespace, status.OwnerKind, status.OwnerName, nil)
+		ready, desired, err := r.newView().replicas(ctx, status.Namespace, status.OwnerKind, status.OwnerName, nil)
 		if err != nil || ready >= desired {
 			return "", err
 		}

@@ -132,7 +132,7 @@ func (r *Reconciler) residents(ctx context.Context, host string) ([]resident, er
 	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
 		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
 	}
-	all, view := make([]resident, 0, len(list.Items)), r.look()
+	all, view := make([]resident, 0, len(list.Items)), r.newView()
 	for i := range list.Items {
 		m, err := view.resident(ctx, &list.Items[i])
 		if err != nil {
@@ -237,7 +237,7 @@ type check struct {
 	selector k8slabels.Selector
 }
 
-func (r *Reconciler) look() *view {
+func (r *Reconciler) newView() *view {
 	return &view{Reconciler: r, owned: map[owner]*owned{}, checks: map[string][]check{}}
 }
 

@@ -181,7 +181,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "host"}})
 }
 
-// findOrphans lets the controller look, and returns the LibvirtHost.
+// findOrphans reconciles once and returns the LibvirtHost.
 func (w *world) findOrphans() *infrav1.LibvirtHost {
 	w.t.Helper()
 	_, err := w.reconcile()
