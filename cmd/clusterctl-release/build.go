@@ -38,8 +38,8 @@ templates and the ClusterClasses. The folder has the layout of clusterctl's loca
 
 The release is checked first, also as an upgrade from the previous release. A release with errors is not
 written. --previous names the previous release. Without it, it is the highest lower version that earlier
-builds left in DIR/<provider label>/, without pre-releases for a version that is none itself. A new
-folder has no previous release, and then publish checks the upgrade.
+builds left in DIR/<provider label>/; for a final version, pre-releases are skipped. A new folder has no
+previous release, and then publish checks the upgrade.
 
 The tree is not changed, and the same tree results in the same bytes. The version's folder is replaced
 as a whole.

@@ -19,8 +19,8 @@ func (d *libvirtd) connect() (*libvirt.Libvirt, error) {
 
 const poolOfHosts = "default-pool"
 
-// prepare puts the image into the pool, and takes away the domain that the driver comes with. The
-// connection is kept: the driver forgets everything with the last one.
+// prepare puts the image into the pool, and removes the domain that the driver starts with. The connection stays open:
+// the driver forgets everything when the last one closes.
 func (d *libvirtd) prepare() error {
 	connection, err := d.connect()
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *libvirtd) prepare() error {
 	return d.empty()
 }
 
-// empty removes all domains, and all volumes but the image.
+// empty removes all domains, and all volumes except the image.
 func (d *libvirtd) empty() error {
 	connection := d.kept
 	domains, _, err := connection.ConnectListAllDomains(1, 0)
@@ -87,7 +87,7 @@ func volumeXML(name string, overlay bool) string {
 	return fmt.Sprintf(`<volume><name>%s</name><capacity unit="bytes">1073741824</capacity><allocation unit="bytes">0</allocation><target><format type="qcow2"/></target>%s</volume>`, name, backing)
 }
 
-// bareCalls makes as many machines by nothing but the calls that make them.
+// bareCalls creates machines with only the necessary calls to libvirt.
 func (p *plant) bareCalls(ctx context.Context, machines int) (time.Duration, error) {
 	start := time.Now()
 	connections := make([]*libvirt.Libvirt, len(p.hosts))
@@ -126,7 +126,7 @@ func bareMachine(connection *libvirt.Libvirt, host *libvirtd, number int) error 
 	if err != nil {
 		return err
 	}
-	// An upload needs a connection of its own: one that fails can block all of it.
+	// An upload needs its own connection: a failed one can block the whole connection.
 	own, err := host.connect()
 	if err != nil {
 		return err

@@ -12,9 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// checkOfCorpus returns the comparison of one check of all releases of the corpus with what real
-// clusterctl takes to read the same: `generate provider` for each, `generate cluster` for each of
-// their templates. Without the corpus there is nothing to compare, which is said.
+// checkOfCorpus returns the comparison of one check of all releases of the corpus with real clusterctl: `generate
+// provider` for each, `generate cluster` for each of their templates. Without the corpus it prints that it is missing.
 func checkOfCorpus(tool, clusterctl, work string) ([]comparison, error) {
 	corpus := os.Getenv("CORPUS_DIR")
 	if corpus == "" {

@@ -11,7 +11,7 @@ import (
 type cpuTimes struct {
 	// of are the processes that this one has started, by the name of the program.
 	of map[string]time.Duration
-	// self is this process, and all is everything on this machine.
+	// self is this process, and all is every process of this machine.
 	self, all time.Duration
 }
 
@@ -46,7 +46,7 @@ func cpuSoFar() (cpuTimes, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// since returns what was used since.
+// since returns the times that were used since before.
 func (t cpuTimes) since(before cpuTimes) cpuTimes {
 	between := cpuTimes{of: map[string]time.Duration{}, self: t.self - before.self, all: t.all - before.all}
 	for name, used := range t.of {
@@ -55,7 +55,7 @@ func (t cpuTimes) since(before cpuTimes) cpuTimes {
 	return between
 }
 
-// others returns what processes used that have nothing to do with this one.
+// others returns the times of processes that are unrelated to this one.
 func (t cpuTimes) others() time.Duration {
 	rest := t.all - t.self
 	for _, used := range t.of {

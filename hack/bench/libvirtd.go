@@ -21,19 +21,18 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// libvirtd is a daemon with libvirt's test driver, which pretends to be a hypervisor, and in front of it
-// what stands in for what that driver lacks.
+// libvirtd is a daemon with libvirt's test driver, which simulates a hypervisor, behind a socket that adds what the
+// driver lacks.
 //
-// In front of it is a socket that passes libvirt's protocol on, counts calls, and changes this and no
-// more: uploads to volumes, which the driver has none of, are taken and thrown away; the driver's
-// machine has x86_64 instead of i686, and more memory and storage; domains of the type qemu become such of
-// the type test.
+// The socket forwards libvirt's protocol, counts calls, and makes only these changes: it accepts and discards uploads
+// to volumes, which the driver does not support; the driver's machine has x86_64 instead of i686, and more memory and
+// storage; domains of the type qemu get the type test.
 type libvirtd struct {
 	folder, socket string
 	command        *exec.Cmd
 	listener       net.Listener
 	calls          *callCounter
-	// slow is for how long each answer is held back.
+	// slow is the delay of each answer.
 	slow atomic.Int64
 	// kept is a connection that stays open.
 	kept *golibvirt.Libvirt
@@ -51,7 +50,7 @@ func (c *callCounter) add(procedure uint32) {
 	c.calls[procedure]++
 }
 
-// take returns what was counted, and begins again.
+// take returns the counts, and resets them.
 func (c *callCounter) take() map[uint32]int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -60,7 +59,7 @@ func (c *callCounter) take() map[uint32]int {
 	return calls
 }
 
-// startLibvirtd starts a daemon, not as root: libvirt would then use the machine's own folders.
+// startLibvirtd starts a daemon, not as root, because libvirt would then use the machine's own folders.
 func startLibvirtd(number int, calls *callCounter) (_ *libvirtd, err error) {
 	folder, err := os.MkdirTemp("/tmp", "caplvbench") // the path of a socket has to be short
 	if err != nil {
@@ -171,7 +170,7 @@ const (
 	procStorageVolUpload   = 208
 	procDefineXMLFlags     = 350
 
-	// memoryKiB and storageBytes are what the host says that it has.
+	// memoryKiB and storageBytes are the sizes that the host reports.
 	memoryKiB    = 1 << 30
 	storageBytes = 1 << 45
 )
@@ -182,7 +181,7 @@ type line struct {
 	calls          *callCounter
 	slow           *atomic.Int64
 	toClient       sync.Mutex
-	// uploads are the serial numbers of uploads that are taken here. Only fromClient uses it.
+	// uploads are the serial numbers of uploads that the socket accepts. Only fromClient uses it.
 	uploads map[uint32]bool
 }
 
@@ -237,7 +236,7 @@ func (l *line) fromClient(packet []byte) error {
 	return err
 }
 
-// answer tells the client that all is well.
+// answer sends a successful answer to the client.
 func (l *line) answer(to []byte, kind uint32) error {
 	packet := bytes.Clone(to[:headerBytes])
 	binary.BigEndian.PutUint32(packet, headerBytes)

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// planOfLive compares plans of moves of live namespaces with clusterctl's dry runs of the same, on an
-// API server with growing namespaces. CRDs have no schemas there, which only makes it start sooner.
+// planOfLive compares plans of moves of live namespaces with clusterctl's dry runs, on an API server with growing
+// namespaces. CRDs have no schemas there, so that it starts faster.
 func planOfLive(ctx context.Context, tool, clusterctl, module, work string, runs int) (err error) {
 	assets, err := output(ctx, "", "hack/tools/envtest")
 	if err != nil {
@@ -124,7 +124,7 @@ func liveCRDs(module string) ([]*apiextensionsv1.CustomResourceDefinition, error
 	return crds, nil
 }
 
-// fill makes a namespace with Clusters.
+// fill creates a namespace with Clusters.
 func fill(ctx context.Context, c client.Client, namespace string, clusters int) error {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err

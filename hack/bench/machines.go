@@ -18,32 +18,32 @@ import (
 
 const (
 	hostsOfMachines = 20
-	// reconcilesAtOnce is the manager's default for LibvirtMachines; the peer works on as many at once.
+	// reconcilesAtOnce is the manager's default for LibvirtMachines, and the concurrency of the peer.
 	reconcilesAtOnce = 50
-	// requestsASecond is what the manager is allowed here, and usualRequestsASecond what it is by default.
+	// requestsASecond is the manager's limit here, and usualRequestsASecond its default limit.
 	requestsASecond, usualRequestsASecond = 2000, 100
 	infraGroup                            = "infrastructure.cluster.x-k8s.io/v1alpha1"
 )
 
-// trial is one way to have machines made, and how many.
+// trial is one way of creating machines, with their number.
 type trial struct {
 	title string
 	size  int
-	// fill makes the objects that the manager finds when it starts, besides hosts and a Cluster.
+	// fill creates the objects that exist when the manager starts, except hosts and a Cluster.
 	fill func(p *plant, ctx context.Context, size int) error
-	// await returns once all machines are provisioned. It calls first when one is.
+	// await returns when all machines are provisioned. It calls first when the first one is.
 	await func(p *plant, ctx context.Context, size int, first func()) error
-	// own are the writes that await makes itself, by resource.
+	// own are the writes of await itself, by resource.
 	own map[string]int
 	// prepare changes hosts and objects before the manager starts.
 	prepare func(p *plant, ctx context.Context) error
-	// withBare says that the bare calls are timed, too.
+	// withBare means that the bare calls are measured as well.
 	withBare bool
-	// aim is how many times as long as the first trial it may take, or 0.
+	// aim is the maximum ratio to the time of the first trial, or 0.
 	aim float64
 }
 
-// machineTrials have LibvirtMachines whose Machines are there.
+// machineTrials have LibvirtMachines with their Machines.
 func machineTrials(sizes []int) []trial {
 	var trials []trial
 	for _, size := range sizes {
@@ -52,7 +52,7 @@ func machineTrials(sizes []int) []trial {
 	return trials
 }
 
-// outcome is what a trial took.
+// outcome is the result of a trial.
 type outcome struct {
 	trial
 	ran
@@ -62,15 +62,14 @@ type outcome struct {
 	cpu              cpuTimes
 }
 
-// benchMachines times how machines are made: the real manager, on a real kube-apiserver and on twenty
-// daemons with libvirt's test driver, finds what is asked for when it starts, and has provisioned all
-// machines. The peer is what can't be done without, by a program that keeps nothing and looks nothing up
-// twice: the bare calls, of as many machines at once.
+// benchMachines measures how fast machines are created: the real manager, on a real kube-apiserver and twenty daemons
+// with libvirt's test driver, starts with existing objects and provisions all machines. The peer is a program that
+// makes only the necessary calls, with the same concurrency, without storing or looking up anything twice.
 func benchMachines(ctx context.Context, work string, trials []trial, limit time.Duration) error {
 	waiter := unready.Waiter{Out: os.Stderr, Limit: limit, Every: time.Minute}
 	manager := filepath.Join(work, "manager")
 	var assets, module string
-	// On a machine where little is in the caches, these take longer than the trials.
+	// On a machine with cold caches, these take longer than the trials.
 	err := waiter.For(ctx, "the API server and the manager to be built", func(ctx context.Context) (err error) {
 		if assets, err = output(ctx, "", "hack/tools/envtest"); err != nil {
 			return err
@@ -168,7 +167,7 @@ func sum(of map[uint32]int) (all int) {
 	return all
 }
 
-// print writes what a trial took, and by what it could have been limited.
+// print prints the result of a trial, and its possible limits.
 func (o outcome) print() {
 	line := func(what, format string, values ...any) {
 		fmt.Printf("  %-26s "+format+"\n", append([]any{what}, values...)...)
@@ -190,7 +189,7 @@ func (o outcome) print() {
 	fmt.Println()
 }
 
-// printLimits says how near each limit was: the concurrency, the rate of requests, and the machine's CPUs.
+// printLimits prints how near each limit was: the concurrency, the rate of requests, and the machine's CPUs.
 func (o outcome) printLimits(line func(what, format string, values ...any)) {
 	const whole = 100
 	line("limit: concurrency", "%8.0f %% of the time of %d reconciles at once was used", whole*o.busy.Seconds()/(reconcilesAtOnce*o.wall.Seconds()), reconcilesAtOnce)
@@ -205,7 +204,7 @@ func (o outcome) printLimits(line func(what, format string, values ...any)) {
 
 func (o outcome) rate() float64 { return float64(o.size) / o.wall.Seconds() }
 
-// printGrowth writes what there is to see of how things grow, where there are several sizes.
+// printGrowth prints how the results grow, for several sizes.
 func printGrowth(outcomes []outcome) {
 	if len(outcomes) < 2 {
 		return
@@ -218,7 +217,7 @@ func printGrowth(outcomes []outcome) {
 	fmt.Println()
 }
 
-// most writes the calls that were made at least every tenth machine.
+// most prints the calls that occurred for at least every tenth machine.
 func most(calls map[uint32]int, size int) string {
 	var parts []string
 	for number := range uint32(1000) {

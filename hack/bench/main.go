@@ -1,8 +1,7 @@
-// Command bench times whole processes of this project and those of its peers, in turn and in one
-// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-only PART].
+// Command bench measures whole processes of this project and those of its peers, in turn and in one run, and prints the
+// medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-only PART].
 //
-// What is measured is Cluster API's own core tree, from its module, and publishing many files to a
-// server with latency.
+// It measures Cluster API's own core tree, from its module, and publishing many files to a server with latency.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"time"
 )
 
-// The parts of what is measured.
+// The parts of the benchmark.
 const (
 	partPublish = "publish"
 	partBuild   = "build"
@@ -80,18 +79,18 @@ func numbers(flag, text string) ([]int, error) {
 	return all, nil
 }
 
-// comparison is one thing measured on both sides: each side is commands that run one after the other.
+// comparison is one measurement on both sides: each side is commands that run one after the other.
 type comparison struct {
 	title, ours, peers string
 	aim                float64
 	our, peer          [][]string
-	// environment has what the peer's commands need besides.
+	// environment contains additional variables for the peer's commands.
 	environment []string
-	// mayFail says that commands may end with a status other than 0, as on releases that are broken.
+	// mayFail means that commands may end with another status than 0, as for broken releases.
 	mayFail bool
-	// runs is how many are counted; 0 is what the command line says.
+	// runs is the number of counted runs; 0 is that of the command line.
 	runs int
-	// before makes both sides start from the same.
+	// before gives both sides the same start.
 	before func() error
 }
 
@@ -142,10 +141,10 @@ func bench(ctx context.Context, runs int, parts []string, trials map[string][]tr
 	return nil
 }
 
-// built is where the programs are, and Cluster API's module.
+// built contains the paths of the programs, and of Cluster API's module.
 type built struct{ tool, clusterctl, module string }
 
-// prepare builds the programs, copies the tree, and returns what is to be measured.
+// prepare builds the programs, copies the tree, and returns the comparisons.
 func prepare(ctx context.Context, work string) ([]comparison, built, error) {
 	tool := filepath.Join(work, "clusterctl-release")
 	if _, err := output(ctx, "", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", tool, "./cmd/clusterctl-release"); err != nil {
@@ -209,7 +208,7 @@ func prepare(ctx context.Context, work string) ([]comparison, built, error) {
 	return append(comparisons, corpus...), built{tool: tool, clusterctl: clusterctl, module: module}, nil
 }
 
-// layOutPeer makes the local repository that clusterctl reads the kustomize binary's result from.
+// layOutPeer creates the local repository from which clusterctl reads the result of kustomize.
 func layOutPeer(repository, components, metadata string) error {
 	if err := os.MkdirAll(filepath.Dir(components), 0o750); err != nil {
 		return err
@@ -260,7 +259,7 @@ func (c comparison) run(ctx context.Context, work string, runs int) error {
 	return nil
 }
 
-// median returns the middle of what value gives for each item.
+// median returns the median of the values of the items.
 func median[T any](items []T, value func(T) float64) float64 {
 	values := make([]float64, 0, len(items))
 	for _, item := range items {
@@ -270,7 +269,7 @@ func median[T any](items []T, value func(T) float64) float64 {
 	return values[len(values)/2]
 }
 
-// output runs a program in a folder and returns what it printed, without the end of its last line.
+// output runs a program in a folder and returns its output, without the final line break.
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// ran is what a run of the manager took.
+// ran is the result of a run of the manager.
 type ran struct {
-	// wall is until all machines were provisioned, and first until one was.
+	// wall is the time until all machines were provisioned, and first the time until one was.
 	wall, first time.Duration
-	// busy is how long its workers for LibvirtMachines were, added up.
+	// busy is the total time of its workers for LibvirtMachines.
 	busy time.Duration
-	// requests is how many it has sent to the API server.
+	// requests is the number of its requests to the API server.
 	requests int
 	// peak memory in MiB.
 	peak     float64
@@ -80,7 +80,7 @@ func (p *plant) runManager(ctx context.Context, manager, logFile string, t trial
 	return m, err
 }
 
-// look reads what the manager has used so far.
+// look reads the resources that the manager has used so far.
 func (m *ran) look(ctx context.Context, pid int, diagnostics string) (err error) {
 	if m.cpuAfter, err = cpuSoFar(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (m *ran) look(ctx context.Context, pid int, diagnostics string) (err error)
 	return err
 }
 
-// freeAddress is one that nothing listens on for now.
+// freeAddress returns an address on which no process listens.
 func freeAddress(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -125,8 +125,8 @@ func peakOf(pid int) (float64, error) {
 	return 0, errors.New("/proc doesn't say the peak memory")
 }
 
-// follow calls a function for each object of a kind of this provider, as it is and each time that it has
-// changed, until the function says that it has seen enough.
+// follow calls a function for each object of a kind of this provider, with its current state and after each change,
+// until the function returns true.
 func (p *plant) follow(ctx context.Context, kind string, see func(u *unstructured.Unstructured) (enough bool, err error)) error {
 	for {
 		list := &unstructured.UnstructuredList{}
@@ -147,7 +147,7 @@ func (p *plant) follow(ctx context.Context, kind string, see func(u *unstructure
 		for event := range watch.ResultChan() {
 			u, is := event.Object.(*unstructured.Unstructured)
 			if !is || u.GetKind() != kind {
-				break // the watch has ended: begin again
+				break // the watch has ended: start again
 			}
 			if enough, err := see(u); enough || err != nil {
 				watch.Stop()
@@ -167,7 +167,7 @@ type provisioned struct {
 	first func()
 }
 
-// note says how many there are after this object.
+// note returns the number of provisioned objects after an object was seen.
 func (p *provisioned) note(u *unstructured.Unstructured) int {
 	if is, _, _ := unstructured.NestedBool(u.Object, "status", "initialization", "provisioned"); is {
 		if len(p.names) == 0 {

@@ -33,8 +33,8 @@ func eachMetric(text []byte, name string, do func(has func(label, value string) 
 	return lines.Err()
 }
 
-// writes returns how many requests that write the API server has answered, by resource. Creation of
-// LibvirtMachines, which are the benchmark's own or a pool's, is left out.
+// writes returns the number of writing requests that the API server has answered, by resource, without the creation of
+// LibvirtMachines, which the benchmark or a pool creates.
 func (p *plant) writes(ctx context.Context) (map[string]int, error) {
 	clients, err := kubernetes.NewForConfig(p.config)
 	if err != nil {
@@ -56,8 +56,8 @@ func (p *plant) writes(ctx context.Context) (map[string]int, error) {
 	return writes, err
 }
 
-// readManager reads what the manager says of itself: how many requests it has sent, and for how many
-// seconds its workers for LibvirtMachines were busy.
+// readManager reads the manager's metrics: the number of its requests, and the seconds that its workers for
+// LibvirtMachines were busy.
 func readManager(ctx context.Context, address string) (requests int, busy float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// objectsPerCluster is how many objects generatedCluster makes.
+// objectsPerCluster is the number of objects of generatedCluster.
 const objectsPerCluster = 50
 
-// planOfDumps measures plans of moves from dumps of growing namespaces: the time for one object should
-// stay the same. There is no peer: clusterctl reads live clusters only.
+// planOfDumps measures plans of moves from dumps of growing namespaces: the time for one object should stay the same.
+// There is no peer, because clusterctl reads only live clusters.
 func planOfDumps(ctx context.Context, tool, module, work string, runs int) error {
 	fmt.Printf("move-plan of a dump, one list of kubectl in YAML with the CRDs next to it (%d runs each; medians; aim for 10,000: 1 s and 200 MiB)\n", runs)
 	for _, objects := range []int{1_000, 3_000, 10_000} {
@@ -40,8 +40,8 @@ func planOfDumps(ctx context.Context, tool, module, work string, runs int) error
 	return nil
 }
 
-// writeDump writes a namespace with Clusters and Cluster API's CRDs as kubectl would, and returns the
-// size of the objects' file in bytes.
+// writeDump writes a namespace with Clusters and Cluster API's CRDs in the format of kubectl, and returns the size of
+// the objects' file in bytes.
 func writeDump(folder, module string, clusters int) (int, error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return 0, err

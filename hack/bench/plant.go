@@ -21,7 +21,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
-// plant is an API server and hosts.
+// plant is an API server with hosts.
 type plant struct {
 	environment *envtest.Environment
 	config      *rest.Config
@@ -32,7 +32,7 @@ type plant struct {
 	waiter      unready.Waiter
 }
 
-// unready shows which of the provider's objects aren't ready.
+// unready lists the provider's objects that aren't ready.
 func (p *plant) unready(ctx context.Context) string {
 	kind := func(name string) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(infraGroup, name) }
 	return unready.List(ctx, p.client, kind("LibvirtHost"), kind("LibvirtCluster"), kind("LibvirtMachinePool"), kind("LibvirtMachine"))
@@ -93,7 +93,7 @@ func (p *plant) create(ctx context.Context, text string, values ...any) (*unstru
 	return u, p.client.Create(ctx, u)
 }
 
-// fillHosts makes hosts, and a Cluster whose infrastructure is there.
+// fillHosts creates hosts, and a Cluster with its infrastructure.
 func (p *plant) fillHosts(ctx context.Context) error {
 	for i, host := range p.hosts {
 		if _, err := p.create(ctx, `
@@ -117,7 +117,7 @@ spec:
 	return p.createCluster(ctx, "bench", "192.0.2.10", "{}")
 }
 
-// createCluster makes a Cluster whose machines go to the hosts that a selector selects.
+// createCluster creates a Cluster whose machines are placed on the hosts that a selector matches.
 func (p *plant) createCluster(ctx context.Context, name, endpoint, hostSelector string) error {
 	if _, err := p.create(ctx, "apiVersion: %s\nkind: LibvirtCluster\nmetadata: {namespace: default, name: %s}\nspec: {controlPlaneEndpoint: {host: %s, port: 6443}, hostSelector: %s}\n",
 		infraGroup, name, endpoint, hostSelector); err != nil {
@@ -136,7 +136,7 @@ spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: Libv
 		[]byte(`{"status":{"initialization":{"infrastructureProvisioned":true}}}`)))
 }
 
-// fillMachinesOf makes LibvirtMachines with the Machines that own them.
+// fillMachinesOf creates LibvirtMachines with the Machines that own them.
 func (p *plant) fillMachinesOf(ctx context.Context, machines int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)

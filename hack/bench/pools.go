@@ -15,12 +15,12 @@ import (
 const (
 	coreGroup = "cluster.x-k8s.io/v1beta2"
 	poolName  = "pool"
-	// playedAtOnce is how many Machines are made at once.
+	// playedAtOnce is the number of Machines that are created concurrently.
 	playedAtOnce = 8
 )
 
-// poolTrials have one LibvirtMachinePool, whose controller makes the LibvirtMachines. The Machines, which
-// Cluster API's controllers make for them, are made by this program.
+// poolTrials have one LibvirtMachinePool, whose controller creates the LibvirtMachines. This program creates the
+// Machines for them, in place of Cluster API's controllers.
 func poolTrials(sizes []int) []trial {
 	var trials []trial
 	for _, size := range sizes {
@@ -30,7 +30,7 @@ func poolTrials(sizes []int) []trial {
 	return trials
 }
 
-// fillPoolOf makes a MachinePool and its LibvirtMachinePool.
+// fillPoolOf creates a MachinePool and its LibvirtMachinePool.
 func (p *plant) fillPoolOf(ctx context.Context, size int) error {
 	owner, err := p.create(ctx, `
 apiVersion: %s
@@ -69,8 +69,8 @@ func indent(text string, by int) string {
 	return strings.Repeat(" ", by) + strings.Join(lines, "\n"+strings.Repeat(" ", by))
 }
 
-// awaitPoolOf makes a Machine for each LibvirtMachine, and returns once the LibvirtMachinePool says that
-// all are provisioned, with their provider IDs.
+// awaitPoolOf creates a Machine for each LibvirtMachine, and returns when the LibvirtMachinePool reports that all are
+// provisioned, with their provider IDs.
 func (p *plant) awaitPoolOf(ctx context.Context, size int, first func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -104,8 +104,8 @@ func (p *plant) awaitPoolOf(ctx context.Context, size int, first func()) error {
 	return group.Wait()
 }
 
-// playMachine does for a pool's LibvirtMachine what Cluster API's controllers do: it makes the Machine,
-// and has it own the LibvirtMachine.
+// playMachine does the work of Cluster API's controllers for a pool's LibvirtMachine: it creates the Machine, and makes
+// it the owner of the LibvirtMachine.
 func (p *plant) playMachine(ctx context.Context, pool, infra *unstructured.Unstructured) error {
 	machine, err := p.create(ctx, `
 apiVersion: %s

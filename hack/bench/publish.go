@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// latency is what each request to the server takes.
+	// latency is the latency of each request to the server.
 	latency = 50 * time.Millisecond
-	// publishedFiles is how many files a release has.
+	// publishedFiles is the number of files of a release.
 	publishedFiles = 40
-	// atOnce is how many uploads and downloads pkg/publish does at the same time.
+	// atOnce is the number of concurrent uploads and downloads of pkg/publish.
 	atOnce = 8
 )
 
-// slowly is a server that answers each request after the latency, and counts those that may be done
-// side by side and those that wait for each other.
+// slowly is a server that answers each request after the latency, and counts requests that may be concurrent and those
+// that are sequential.
 type slowly struct {
 	handler http.Handler
 
@@ -50,15 +50,14 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// least returns what the requests take at least: one after the other, uploads and downloads several
-// at a time.
+// least returns the minimum time of the requests: sequential ones, and concurrent uploads and downloads.
 func (s *slowly) least() time.Duration {
 	rounds := func(n int) int { return (n + atOnce - 1) / atOnce }
 	return time.Duration(s.others+rounds(s.uploads)+rounds(s.downloads)) * latency
 }
 
-// benchPublish times publishing a release of many files to a GitHub Enterprise server with latency,
-// read back included, next to what the latency and the uploads at once allow.
+// benchPublish measures publishing a release of many files to a GitHub Enterprise server with latency, including
+// reading back, next to the minimum that latency and concurrency allow.
 func benchPublish(ctx context.Context, work string, runs int) error {
 	token := filepath.Join(work, "token")
 	if err := os.WriteFile(token, []byte("bench"), 0o600); err != nil {
@@ -100,7 +99,7 @@ func benchPublish(ctx context.Context, work string, runs int) error {
 	return nil
 }
 
-// publishSlowly publishes once, to a server of its own.
+// publishSlowly publishes once, to a new server.
 func publishSlowly(ctx context.Context, r *release.Release, token string) (time.Duration, *slowly, error) {
 	github := githubserver.New("acme", "bench", time.Now)
 	github.Token = "bench"

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// slowAnswer is for how long the slow host holds each answer back, and machinesOnSlow how many machines go
-	// to it: enough to take all workers of the manager.
+	// slowAnswer is the delay of the slow host's answers, and machinesOnSlow the number of machines on it: enough to
+	// occupy all workers of the manager.
 	slowAnswer     = 5 * time.Second
 	machinesOnSlow = 2 * reconcilesAtOnce
 )

@@ -16,20 +16,20 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// A builtPage is what is read of a page's HTML.
+// A builtPage is the content of a page's HTML that the book needs.
 type builtPage struct {
 	name     string // its file, from the root of the book
 	ids      map[string]bool
-	links    []string // what is to be there when the reader follows it
+	links    []string // their targets must exist
 	loaded   []string // what the browser loads with the page
 	sections []section
 }
 
-// A section is what the search finds: the text below a heading.
+// A section is an entry of the search: the text below a heading.
 type section struct {
 	URL     string `json:"url"`
 	Title   string `json:"title"`
-	Heading string `json:"heading"` // empty for what is above the first heading of a page
+	Heading string `json:"heading"` // empty for the text above the first heading of a page
 	Text    string `json:"text"`
 }
 
@@ -59,7 +59,7 @@ func read(folder string) ([]*builtPage, error) {
 	return pages, err
 }
 
-// element records what an element links to, loads and is called, and the sections of the text.
+// element records the links, loaded files and names of an element, and the sections of the text.
 func (p *builtPage) element(node *html.Node) {
 	if node.Type != html.ElementNode {
 		return
@@ -86,7 +86,7 @@ func (p *builtPage) element(node *html.Node) {
 	}
 }
 
-// text adds the text of a node to the last section. A heading begins the next one.
+// text adds the text of a node to the last section. A heading starts the next one.
 func (p *builtPage) text(node *html.Node) {
 	for child := range node.ChildNodes() {
 		last := &p.sections[len(p.sections)-1]
@@ -124,7 +124,7 @@ func content(node *html.Node) string {
 // words returns a text with single spaces.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// attribute returns an attribute of an element, or nothing.
+// attribute returns an attribute of an element, or "".
 func attribute(node *html.Node, key string) string {
 	for _, a := range node.Attr {
 		if a.Key == key {
@@ -134,8 +134,8 @@ func attribute(node *html.Node, key string) string {
 	return ""
 }
 
-// check returns an error for each link to a page, heading or file that the book doesn't have, and for what pages load
-// from elsewhere: it is missing without a network.
+// check returns an error for each link to a page, heading or file that the book lacks, and for files that pages load
+// from elsewhere, which are missing without a network.
 func check(folder string, pages []*builtPage) error {
 	ids := map[string]map[string]bool{}
 	for _, p := range pages {
@@ -169,8 +169,8 @@ func check(folder string, pages []*builtPage) error {
 	return errors.Join(errs...)
 }
 
-// searchIndex returns the script with all sections, which the search reads: pages that are opened from files can't read
-// others.
+// searchIndex returns the script with all sections for the search: pages that are opened from files can't read other
+// files.
 func searchIndex(pages []*builtPage) []byte {
 	var all []section
 	for _, p := range pages {

@@ -1,6 +1,6 @@
-// Command book makes the book of the pages that docs/README.md lists: go run ./hack/book HUGO FOLDER, at the root of
-// the repository, where HUGO is the program that makes HTML of Markdown. The pages in FOLDER are read from there, without
-// a server or a network.
+// Command book builds the book from the pages that docs/README.md lists: go run ./hack/book HUGO FOLDER, at the root of
+// the repository, where HUGO is the program that converts Markdown to HTML. The pages in FOLDER need neither a server
+// nor a network.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// sources is where files are that the book doesn't have.
+// sources is the address of files that are not in the book.
 const sources = "https://github.com/clusterctl-release/clusterctl-release/blob/main"
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// run makes the book again in a folder. A book with a link that leads nowhere is not made.
+// run builds the book in a folder. It fails for a book with a broken link.
 func run(hugo, folder string) error {
 	kinds, err := list(".")
 	if err != nil {
@@ -68,7 +68,7 @@ func run(hugo, folder string) error {
 	return nil
 }
 
-// prepare writes Hugo's project: the theme, the pages with what the theme shows of them, other files of docs, and
+// prepare writes Hugo's project: the theme, the pages with their data for the theme, other files of docs, and
 // data/book.json.
 func prepare(project string, kinds []kind) error {
 	if err := os.CopyFS(project, os.DirFS("hack/book/site")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// home is the first page, which lists the others: their order, kinds and groups are in no other place.
+// home is the first page, which lists the others: the only place with their order, kinds and groups.
 const home = "docs/README.md"
 
 // A kind is one of the four kinds of text.
@@ -19,13 +19,13 @@ type kind struct {
 	Groups  []group `json:"groups"`
 }
 
-// A group of pages is about one subject. A kind with few pages has one group without a name.
+// A group of pages has one subject. A kind with few pages has one group without a name.
 type group struct {
 	Name  string  `json:"name"`
 	Pages []*page `json:"pages"`
 }
 
-// A page of the book is made of one file.
+// A page of the book comes from one file.
 type page struct {
 	Title    string  `json:"title"` // in lists
 	Address  string  `json:"url"`   // from the root of the book, with a leading slash
@@ -81,7 +81,7 @@ func list(repository string) ([]kind, error) {
 	return kinds, nil
 }
 
-// address returns where the page of a file is. Files outside of docs are named for their folder or themselves.
+// address returns the address of a file's page. Files outside of docs are named for their folder or themselves.
 func address(file, folder string) string {
 	if name, ok := strings.CutPrefix(file, "docs/"); ok {
 		return "/" + strings.TrimSuffix(name, ".md") + ".html"
@@ -93,7 +93,7 @@ func address(file, folder string) string {
 	return "/" + folder + "/" + name + ".html"
 }
 
-// children returns the pages below a page that lists them itself: one for each command, and one for each check.
+// children returns the pages below a page with its own list: one for each command, and one for each check.
 func children(repository string, p *page) ([]*page, error) {
 	var pages []*page
 	switch p.file {
@@ -134,7 +134,7 @@ func children(repository string, p *page) ([]*page, error) {
 	return pages, nil
 }
 
-// flat returns all pages in the order in which one reads them.
+// flat returns all pages in reading order.
 func flat(kinds []kind) []*page {
 	var pages []*page
 	for _, k := range kinds {
@@ -153,7 +153,7 @@ var (
 	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```")
 )
 
-// headed returns the heading of a page, and the page with that heading at the first level: the pages of commands begin
+// headed returns the heading of a page, and the page with that heading at the first level: the pages of commands start
 // at the second.
 func headed(text []byte) (string, []byte) {
 	first := title.FindSubmatch(text)

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folders are those of the module with the configuration of what every management cluster may have.
+// folders are the module's folders with the configuration for every management cluster.
 var folders = []string{"core/config", "bootstrap/kubeadm/config", "controlplane/kubeadm/config"}
 
-// mutating is what is read of webhook configurations.
+// mutating contains the used fields of webhook configurations.
 type mutating struct {
 	Kind     string `json:"kind"`
 	Webhooks []struct {
@@ -41,14 +41,14 @@ func main() {
 	}
 }
 
-// write makes the file: a line of JSON for each CRD, in the order of folders and names.
+// write writes the file: a line of JSON for each CRD, in the order of folders and names.
 func write(path string) error {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
 		return fmt.Errorf("finding the sources of Cluster API: %w", err)
 	}
 	var packed bytes.Buffer
-	// The header stays empty: the same CRDs make the same bytes.
+	// The header stays empty, so that the same CRDs result in the same bytes.
 	compress, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func write(path string) error {
 	return os.WriteFile(path, packed.Bytes(), 0o644)
 }
 
-// writeFolder writes a line for each CRD, which says whether a webhook may change its objects.
+// writeFolder writes a line for each CRD, which records whether a webhook may change its objects.
 func writeFolder(lines *json.Encoder, folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "crd/bases/*.yaml"))
 	if err != nil {
@@ -84,7 +84,7 @@ func writeFolder(lines *json.Encoder, folder string) error {
 		if err != nil {
 			return err
 		}
-		// A file of a CRD is called after its group and its resource.
+		// The file of a CRD is named after its group and its resource.
 		crd["mutated"] = changed[strings.TrimSuffix(filepath.Base(file), ".yaml")]
 		if err := lines.Encode(crd); err != nil {
 			return fmt.Errorf("encoding %s: %w", file, err)
@@ -93,7 +93,7 @@ func writeFolder(lines *json.Encoder, folder string) error {
 	return nil
 }
 
-// mutated returns the resources, as <group>_<resource>, that mutating webhooks see.
+// mutated returns the resources, as <group>_<resource>, of mutating webhooks.
 func mutated(file string) (map[string]bool, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -116,7 +116,7 @@ func mutated(file string) (map[string]bool, error) {
 	return resources, nil
 }
 
-// read returns a CRD as JSON without what no validation needs.
+// read returns a CRD as JSON without the fields that validation does not need.
 func read(file string) (map[string]any, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -131,7 +131,7 @@ func read(file string) (map[string]any, error) {
 	return crd, nil
 }
 
-// strip takes descriptions out. A description is a text; a property of that name has a schema.
+// strip removes descriptions. A description is a text; a property of that name has a schema.
 func strip(value any) {
 	switch v := value.(type) {
 	case map[string]any:

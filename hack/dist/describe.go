@@ -15,8 +15,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// bill returns the software bill of materials of a program in the CycloneDX format, by what the Go linker wrote
-// into it.
+// bill returns the software bill of materials of a program in the CycloneDX format, from the build information in the
+// program.
 func (d *distribution) bill(file string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *distribution) bill(file string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// componentOf returns a module as it was linked.
+// componentOf returns a linked module.
 func componentOf(module *debug.Module) cdx.Component {
 	if module.Replace != nil {
 		module = module.Replace

@@ -1,7 +1,7 @@
-// Command dist makes what users download of clusterctl-release: an archive for each platform with the program, shell
-// completions, manual pages and licences; a Debian package for each architecture of Linux; software bills of
-// materials, checksums, a manifest for krew, and a statement of provenance, signed if there is a key. The same commit
-// gives the same files, except for signatures.
+// Command dist creates the files of clusterctl-release that users download: an archive for each platform with the
+// program, shell completions, manual pages and licences; a Debian package for each architecture of Linux; software
+// bills of materials, checksums, a manifest for krew, and a statement of provenance, signed if there is a key. The same
+// commit results in the same files, except for signatures.
 package main
 
 import (
@@ -25,18 +25,19 @@ import (
 
 const name = "clusterctl-release"
 
-// distribution says what to make.
+// distribution contains the parameters.
 type distribution struct {
 	// root is the project's root folder.
 	root string
-	// version of the program, and the commit that is checked out, with "-dirty" where there are changes.
+	// version of the program, and the checked-out commit, with "-dirty" for uncommitted changes.
 	version, commit string
 	// modified is the time of all files.
 	modified  time.Time
 	platforms []program.Platform
-	// keyFile has the private key to sign with, and may be empty.
+	// keyFile contains the private key for signing, and may be empty.
 	keyFile string
-	// compiled has the programs by platform: Compile is what takes the time. They are in the folder work.
+	// compiled contains the programs by platform, because compiling takes most of the time. They are in the folder
+	// work.
 	compiled map[program.Platform]string
 	work     string
 }
@@ -58,7 +59,7 @@ func (d *distribution) compile(ctx context.Context, platform program.Platform) (
 func main() {
 	var d distribution
 	flag.StringVar(&d.version, "version", "", "version of the program, e.g. v0.1.0")
-	flag.StringVar(&d.commit, "commit", "", "commit that is checked out")
+	flag.StringVar(&d.commit, "commit", "", "checked-out commit")
 	flag.StringVar(&d.keyFile, "sign-key", "", "file with the private key to sign the provenance with")
 	epoch := flag.Int64("epoch", 0, "time of the commit, in seconds since 1970")
 	platforms := flag.String("platforms", "linux/amd64", "platforms to build for")
@@ -77,7 +78,7 @@ func main() {
 	}
 }
 
-// make writes all files to a folder, which is replaced.
+// make writes all files to a folder, which it replaces.
 func (d *distribution) make(ctx context.Context, platforms []string, folder string) error {
 	for _, text := range platforms {
 		platform, err := program.ParsePlatform(text)
@@ -114,12 +115,12 @@ func (d *distribution) make(ctx context.Context, platforms []string, folder stri
 	return nil
 }
 
-// hasSource reports whether the files are made of a commit and of nothing else.
+// hasSource reports whether the files come from a commit without changes.
 func (d *distribution) hasSource() bool {
 	return d.commit != "" && !strings.HasSuffix(d.commit, "-dirty")
 }
 
-// requireSource fails where a signature is asked for and there is nothing true to sign.
+// requireSource fails if a signature is requested and the source is not a commit.
 func (d *distribution) requireSource() error {
 	if d.keyFile == "" {
 		return nil
@@ -130,7 +131,7 @@ func (d *distribution) requireSource() error {
 	return provenance.CheckKey(d.keyFile)
 }
 
-// files returns all that users download.
+// files returns all files that users download.
 func (d *distribution) files(ctx context.Context) ([]release.File, error) {
 	shared, err := d.sharedFiles(ctx)
 	if err != nil {
@@ -164,7 +165,7 @@ func (d *distribution) files(ctx context.Context) ([]release.File, error) {
 	return append(files, statement), err
 }
 
-// sharedFiles returns the completions and manual pages, which the program itself prints.
+// sharedFiles returns the completions and manual pages, which the program prints.
 func (d *distribution) sharedFiles(ctx context.Context) ([]program.File, error) {
 	tool, err := d.compile(ctx, program.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
 	if err != nil {

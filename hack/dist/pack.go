@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// filesFor returns what is made for one platform, the archive first.
+// filesFor returns the files for one platform, the archive first.
 func (d *distribution) filesFor(ctx context.Context, platform program.Platform, shared []program.File) ([]release.File, error) {
 	compiled, err := d.compile(ctx, platform)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *distribution) filesFor(ctx context.Context, platform program.Platform, 
 	return files, nil
 }
 
-// baseName returns the name of a platform's files without what tells them apart.
+// baseName returns the common part of the names of a platform's files.
 func (d *distribution) baseName(platform program.Platform) string {
 	return fmt.Sprintf("%s_%s_%s_%s", name, d.version, platform.OS, platform.Architecture)
 }

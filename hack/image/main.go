@@ -1,4 +1,4 @@
-// Command image makes the images of the project's programs as OCI image layouts, and pushes them to a registry.
+// Command image builds the images of the project's programs as OCI image layouts, and pushes them to a registry.
 //
 //	image build FOLDER NAME     writes the layout FOLDER/NAME and prints its tag and digest, TAG@DIGEST
 //	image push FOLDER NAME...   pushes the layouts FOLDER/NAME to the registry

@@ -24,11 +24,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// container says what a container image has.
+// container describes the content of a container image.
 type container struct {
 	// files of this machine, by their paths in the image.
 	files map[string]string
-	// entrypoint is the path of what it starts, where the pod names no command.
+	// entrypoint is the path of the program that starts if the pod names no command.
 	entrypoint string
 }
 
@@ -39,10 +39,10 @@ const (
 	endpoint = "endpoint"
 )
 
-// others are the images that kubeadm doesn't ask for: the network of pods, and what takes the place of kube-vip.
+// others are the images that kubeadm doesn't request: the network of pods, and the replacement of kube-vip.
 var others = []string{"localhost/flannel:v0.28.10", "localhost/endpoint:v1"}
 
-// containerOf returns what the image with a reference is made of. programs are the paths of programs by their names.
+// containerOf returns the content of the image with a reference. programs are the paths of programs by their names.
 func containerOf(ref name.Tag, programs map[string]string, work, tree string) (container, error) {
 	switch base := path.Base(ref.RepositoryStr()); base {
 	case "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd":
@@ -101,7 +101,7 @@ func packetFilters(tree string) (map[string]string, error) {
 	return files, nil
 }
 
-// Where Debian has libraries on amd64, and the path of what links programs with them.
+// The folder of Debian's libraries on amd64, and the path of the dynamic linker.
 const (
 	libraries = "usr/lib/x86_64-linux-gnu"
 	loader    = "lib64/ld-linux-x86-64.so.2"
@@ -130,7 +130,7 @@ func addLibraries(files map[string]string, tree, program string) error {
 	return nil
 }
 
-// buildContainers writes the container images that kubeadm asks for to one archive.
+// buildContainers writes the container images that kubeadm requests to one archive.
 func (b *builder) buildContainers(ctx context.Context) error {
 	list, err := command(ctx, b.programs["kubeadm"], "config", "images", "list", "--kubernetes-version", b.version)
 	if err != nil {
@@ -162,7 +162,7 @@ func (b *builder) buildContainers(ctx context.Context) error {
 	return tarball.MultiWriteToFile(b.containers(), images)
 }
 
-// compilePause builds Kubernetes' own source of it.
+// compilePause compiles the pause program from Kubernetes' source.
 func (b *builder) compilePause(ctx context.Context) error {
 	root, err := pinned.FindRoot()
 	if err != nil {
@@ -185,7 +185,7 @@ func (b *builder) compileEndpoint(ctx context.Context) error {
 	return program.Program{Package: "./hack/nodeimage/endpoint"}.Compile(ctx, root, program.Platform{OS: "linux", Architecture: "amd64"}, filepath.Join(b.work, endpoint))
 }
 
-// build makes the image: one layer.
+// build returns the image with one layer.
 func (c container) build() (v1.Image, error) {
 	content := []program.File{{Path: "tmp/", Mode: 0o1777}}
 	for target, source := range c.files {

@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 )
 
-// format counts changes of the recipe that its other inputs don't show.
+// format counts changes of the recipe that its other inputs don't contain.
 const format = "2"
 
 // files are those of a node that come from no package and no module, by their paths there, and the source of a program
@@ -47,7 +47,7 @@ func main() {
 	fmt.Println(image)
 }
 
-// run returns the path of the image, and makes it where it isn't in the cache.
+// run returns the path of the image, and builds it if it isn't in the cache.
 func run(ctx context.Context, version string, again bool) (_ string, err error) {
 	if err := usable(version); err != nil {
 		return "", err
@@ -103,7 +103,7 @@ func run(ctx context.Context, version string, again bool) (_ string, err error) 
 	return image, os.Rename(b.disk(), image)
 }
 
-// usable returns an error that says what this machine lacks.
+// usable returns an error that names missing requirements of this machine.
 func usable(version string) error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the image is made on linux/amd64, and this is %s/%s", runtime.GOOS, runtime.GOARCH)
@@ -139,8 +139,8 @@ func usable(version string) error {
 	return nil
 }
 
-// keyOf is another one for each set of inputs that the project pins. Debian's packages are the newest of the day when
-// the image is made.
+// keyOf returns a different key for each set of inputs that the project pins. Debian's packages are the newest at the
+// time of the build.
 func keyOf(programs map[string]string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, format, suite, packages, kernelOptions)
@@ -161,10 +161,10 @@ func keyOf(programs map[string]string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:8]), err
 }
 
-// command runs a program and returns its output. The error has what it wrote.
+// command runs a program and returns its output. The error contains the program's error output.
 func command(ctx context.Context, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	// Files have the same times whenever the image is made.
+	// Files have constant times, whenever the image is built.
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000", "TZ=UTC", "MTOOLS_SKIP_CHECK=1")
 	var stderr strings.Builder
 	c.Stderr = &stderr

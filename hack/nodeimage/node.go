@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// suite is Debian's, and packages are those that a node has besides the essential ones.
+// suite is Debian's, and packages are those of a node in addition to the essential ones.
 const suite = "bookworm"
 
 var packages = []string{
@@ -25,7 +25,7 @@ var packages = []string{
 	"keepalived", // for a container image: it isn't started on the node
 }
 
-// links are symbolic links of a node: what is started, and what isn't.
+// links are symbolic links of a node: for enabled and disabled services.
 var links = map[string]string{
 	"etc/systemd/system/multi-user.target.wants/containerd.service": "/etc/systemd/system/containerd.service",
 	"etc/systemd/system/multi-user.target.wants/kubelet.service":    "/etc/systemd/system/kubelet.service",
@@ -36,22 +36,22 @@ var links = map[string]string{
 	"etc/systemd/system/dpkg-db-backup.timer":    "/dev/null",
 }
 
-// builder makes one image.
+// builder builds one image.
 type builder struct {
 	// version of Kubernetes.
 	version string
 	// programs are the paths of programs by their names.
 	programs map[string]string
-	// work is a folder for what is made on the way, and tree the one in it that becomes the node's file system.
+	// work is a folder for intermediate files, and tree the folder in it that becomes the node's file system.
 	work, tree string
-	// pauseImage is the reference of the image that kubeadm asks for.
+	// pauseImage is the reference of the image that kubeadm requests.
 	pauseImage string
 }
 
 func (b *builder) containers() string { return filepath.Join(b.work, "containers.tar") }
 func (b *builder) disk() string       { return filepath.Join(b.work, "disk.qcow2") }
 
-// installDebian makes the tree.
+// installDebian creates the tree.
 func (b *builder) installDebian(ctx context.Context) error {
 	args := []string{"--mode=root", "--variant=minbase", "--architectures=amd64", "--format=directory", "--include=" + strings.Join(packages, ",")}
 	for _, folder := range []string{"doc", "man", "locale", "info"} {
@@ -62,7 +62,7 @@ func (b *builder) installDebian(ctx context.Context) error {
 	return err
 }
 
-// installNode adds what comes from modules and from this folder to the tree.
+// installNode adds the files from modules and from this folder to the tree.
 func (b *builder) installNode(context.Context) error {
 	for name, target := range nodePrograms {
 		content, err := os.ReadFile(b.programs[name])
@@ -92,7 +92,7 @@ func (b *builder) installNode(context.Context) error {
 			return err
 		}
 	}
-	// Each machine makes its own keys, and the kernel is on another partition.
+	// Each machine generates its own keys, and the kernel is on another partition.
 	for _, pattern := range []string{"etc/ssh/ssh_host_*", "vmlinuz*", "initrd.img*"} {
 		paths, globErr := filepath.Glob(filepath.Join(b.tree, pattern))
 		err = errors.Join(err, globErr)
@@ -115,8 +115,8 @@ func (b *builder) write(path string, content []byte, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// importContainers lets containerd import the container images into its folder in the tree, so that a node doesn't have
-// to when it starts. Its mounts are in a namespace of its own.
+// importContainers imports the container images with containerd into its folder in the tree, so that a node doesn't
+// have to import them when it starts. Its mounts are in a separate namespace.
 func (b *builder) importContainers(ctx context.Context) (err error) {
 	config := filepath.Join(b.work, "containerd.toml")
 	socket := filepath.Join(b.work, "containerd.sock")

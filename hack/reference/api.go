@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// apiPage has the fields of all kinds. Where a kind embeds the spec of another one, it says so.
+// apiPage returns the fields of all kinds. For a kind that embeds the spec of another one, it names that kind.
 func apiPage() (string, error) {
 	files, err := filepath.Glob("provider/config/crd/bases/*.yaml")
 	if err != nil {
@@ -51,14 +51,14 @@ All kinds are of the API group ` + "`infrastructure.cluster.x-k8s.io`" + `. ` + 
 	return b.String(), nil
 }
 
-// fields makes a row of each field.
+// fields collects a row for each field.
 type fields struct {
 	rows [][]string
 	// embedded is the path of a field that is the spec of another kind, of.
 	embedded, of string
 }
 
-// add adds the fields of an object, in the order of their names, required ones first. Prefix is what stands before them.
+// add adds the fields of an object, in the order of their names, required ones first. prefix precedes their names.
 func (f *fields) add(path, prefix string, schema apiextensionsv1.JSONSchemaProps) {
 	names := slices.SortedFunc(maps.Keys(schema.Properties), func(a, b string) int {
 		if x, y := slices.Contains(schema.Required, a), slices.Contains(schema.Required, b); x != y {
@@ -118,7 +118,7 @@ func typeOf(field apiextensionsv1.JSONSchemaProps) string {
 	return field.Type
 }
 
-// limitsOf says what the value of a field may be, with its default.
+// limitsOf describes the allowed values of a field, with its default.
 func limitsOf(field apiextensionsv1.JSONSchemaProps) []string {
 	var limits []string
 	if field.Default != nil {
@@ -149,7 +149,7 @@ func limitsOf(field apiextensionsv1.JSONSchemaProps) []string {
 	return limits
 }
 
-// between says what a number, or a number of characters, items or fields, may be.
+// between describes the range of a number, or of a number of characters, items or fields.
 func between[N int64 | float64](least, most *N, what string) []string {
 	number := func(n *N) string {
 		text := strconv.FormatFloat(float64(*n), 'f', -1, 64)

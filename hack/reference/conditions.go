@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// conditionsPage has the conditions and reasons, with the comments of their constants.
+// conditionsPage returns the conditions and reasons, with the comments of their constants.
 func conditionsPage() (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), "provider/api/v1alpha1/conditions.go", nil, parser.ParseComments)
 	if err != nil {
@@ -54,7 +54,7 @@ func conditionsPage() (string, error) {
 	return b.String(), nil
 }
 
-// valueOf is the value of a constant. Cluster API's constants have the names of their values.
+// valueOf returns the value of a constant. Cluster API's constants have the names of their values.
 func valueOf(expression ast.Expr) (string, error) {
 	switch expression := expression.(type) {
 	case *ast.BasicLit:

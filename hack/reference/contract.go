@@ -18,16 +18,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// contractTests is the folder of the test that drives the rules that show only when something runs, contractTest is its
-// name, and scene is what the page calls a part of it.
+// contractTests is the folder of the test for the rules that show only at run time, contractTest is its name, and scene
+// is the page's word for a part of it.
 const (
 	contractTests = "provider/internal/testing/world/"
 	contractTest  = "TestRulesOfTheContracts"
 	scene         = "test"
 )
 
-// behaviour says what the provider does about the rules that no file of a release shows. The key is the rule's ID without
-// its resource.
+// behaviour describes what the provider does about the rules that a release does not show. The key is the rule's ID
+// without its resource.
 var behaviour = map[string]string{
 	"externally-managed":   "A LibvirtCluster with the annotation `cluster.x-k8s.io/managed-by` is left as it is: no finalizer, no status.",
 	"multi-tenancy":        "The manager has the flags `--namespace` and `--watch-filter`. A LibvirtClusterIdentity says which namespaces may use it.",
@@ -38,8 +38,8 @@ var behaviour = map[string]string{
 	"template-autoscaling": "The template's status has the capacity and the node's architecture.",
 }
 
-// contractPage has the rules of Cluster API's contracts, with how the provider's release follows each of them, and where
-// that is shown. A rule without either is an error.
+// contractPage returns the rules of Cluster API's contracts, with how the provider's release follows each of them, and
+// what shows it. A rule without either is an error.
 func contractPage(version string) (string, error) {
 	config, err := release.Load(release.ConfigFile)
 	if err != nil {
@@ -86,7 +86,7 @@ A [check](checks.md) reads the release: ` + "`make release`" + ` fails where it 
 	return b.String(), nil
 }
 
-// contractRows are the rows of a contract's table.
+// contractRows returns the rows of a contract's table.
 func contractRows(t contract.Table, shown map[string]string) ([][]string, error) {
 	var rows [][]string
 	for _, r := range t.Rows {
@@ -125,8 +125,8 @@ func contractRows(t contract.Table, shown map[string]string) ([][]string, error)
 	return rows, nil
 }
 
-// shownBy returns which test shows a rule of a contract, by the rule's name: the keys of the maps driven and elsewhere,
-// and those of pools, in the test's files.
+// shownBy returns the test for a rule of a contract, by the rule's name: the keys of the maps driven and elsewhere, and
+// those of pools, in the test's files.
 func shownBy(files ...string) (map[string]string, error) {
 	shown := map[string]string{}
 	for _, name := range files {
@@ -167,7 +167,8 @@ func shownBy(files ...string) (map[string]string, error) {
 	return shown, nil
 }
 
-// clusterctlRows are the checks of a release by the clusterctl contract, by its sections. The release must pass them.
+// clusterctlRows returns the checks of a release for the clusterctl contract, by its sections. The release must pass
+// them.
 func clusterctlRows(own *release.Release, config *release.Config, source *tree.Tree) ([][]string, error) {
 	result, err := catalog.All().Run(context.Background(), &checks.Subject{Release: own, Config: &config.Providers[0],
 		Source: &checks.Source{Tree: source, Config: config}})
@@ -201,7 +202,7 @@ func clusterctlRows(own *release.Release, config *release.Config, source *tree.T
 	return rows, nil
 }
 
-// checkLink is a link to the page of a check.
+// checkLink returns a link to the page of a check.
 func checkLink(text, id string) string {
 	return fmt.Sprintf("[%s](../../pkg/checks/pages/%s.md)", text, id)
 }

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	// flagLine is the first line of a flag in what --help prints: its name, type and text.
+	// flagLine matches the first line of a flag in the output of --help: its name, type and text.
 	flagLine = regexp.MustCompile(`^ {2,6}(?:-\w, )?--([\w-]+)(?: (\S+))? {2,}(.*)$`)
-	// flagDefault is at the end of its text.
+	// flagDefault matches the default at the end of a flag's text.
 	flagDefault = regexp.MustCompile(` \(default (.*)\)$`)
 )
 
-// flagsPage has the manager's flags, as its --help prints them.
+// flagsPage returns the manager's flags, as its --help prints them.
 func flagsPage() (string, error) {
 	cmd := exec.Command("go", "run", "./provider", "--help")
 	var stderr bytes.Buffer

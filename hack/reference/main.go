@@ -1,5 +1,6 @@
-// Command reference writes the pages of the reference that are made of the provider's sources: go run ./hack/reference
-// FOLDER VERSION, at the root of the repository, where VERSION is the one to release. Other pages of the folder stay.
+// Command reference writes the pages of the reference that are generated from the provider's sources: go run
+// ./hack/reference FOLDER VERSION, at the root of the repository, where VERSION is the one to release. Other pages of
+// the folder stay.
 package main
 
 import (

@@ -11,10 +11,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// described is a line of the table in a template's head: the variable, its default, and what it is.
+// described matches a line of the table in a template's head: the variable, its default, and its description.
 var described = regexp.MustCompile(`(?m)^#   ([A-Z_]+) +\S+ +(.*)$`)
 
-// variablesPage has the variables of the components and of the templates, as clusterctl reads them.
+// variablesPage returns the variables of the components and of the templates, as clusterctl reads them.
 func variablesPage() (string, error) {
 	var b strings.Builder
 	b.WriteString("# Variables of clusterctl\n\n" + generated +

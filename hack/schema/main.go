@@ -1,5 +1,5 @@
-// Command schema writes the JSON Schema of the release file, made from its Go types and their
-// comments: go run ./hack/schema FILE.
+// Command schema writes the JSON Schema of the release file, generated from its Go types and their comments: go run
+// ./hack/schema FILE.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// write makes the schema and puts it where path says.
+// write generates the schema and writes it to a path.
 func write(path string) error {
 	reflector := jsonschema.Reflector{Anonymous: true}
 	if err := reflector.AddGoComments(module, "./pkg/release"); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// insideFolder is the folder of the running testbed in its sandbox, as a path that leads there from outside.
+// insideFolder returns the folder of the running testbed in its sandbox, as a path from outside.
 func insideFolder(dir string) (string, error) {
 	process, err := running(dir)
 	if err != nil {
@@ -30,7 +30,7 @@ func insideFolder(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	outside, _ := os.Stat(sandbox.Dir) // there is one where this is itself in a sandbox
+	outside, _ := os.Stat(sandbox.Dir) // it exists if this process is itself in a sandbox
 	for _, list := range lists {
 		children, err := os.ReadFile(list)
 		if err != nil {
@@ -46,10 +46,10 @@ func insideFolder(dir string) (string, error) {
 	return "", fmt.Errorf("the testbed has no sandbox so far: %s says what it does", filepath.Join(dir, logFile))
 }
 
-// upComponent is the process in the background that is the testbed.
+// upComponent is the background process of the testbed.
 const upComponent = "up"
 
-// shortNames are how paths of logs in the testbed's folder become the names of components.
+// shortNames map paths of logs in the testbed's folder to the names of components.
 var shortNames = []struct {
 	path *regexp.Regexp
 	name string
@@ -80,8 +80,8 @@ func components(folder string) (map[string]string, error) {
 	return paths, err
 }
 
-// logs lists the components with logs, or becomes a program that shows the log of the one with a name, or of all whose
-// names contain the argument.
+// logs lists the components with logs, or replaces the process with a program that shows the log of the component with
+// a name, or of all whose names contain the argument.
 func logs(out io.Writer, args []string, follow bool) error {
 	dir, err := folder()
 	if err != nil {
@@ -119,7 +119,7 @@ func logs(out io.Writer, args []string, follow bool) error {
 	return become(append(append(command, "--"), files...))
 }
 
-// match are the files of the component with a name, or else of those whose names contain it.
+// match returns the files of the component with a name, or else of those whose names contain it.
 func match(all map[string]string, name string) ([]string, error) {
 	if file, known := all[name]; known {
 		return []string{file}, nil
@@ -136,7 +136,7 @@ func match(all map[string]string, name string) ([]string, error) {
 	return files, nil
 }
 
-// virsh becomes virsh, connected to a host by the socket of its libvirtd.
+// virsh replaces the process with virsh, connected to a host through the socket of its libvirtd.
 func virsh(args []string) error {
 	dir, err := folder()
 	if err != nil {
@@ -165,7 +165,7 @@ func virsh(args []string) error {
 	return become(append([]string{"virsh", "--connect", uri}, args[1:]...))
 }
 
-// become replaces this process with a program, whose exit status is that of this one then.
+// become replaces this process with a program, whose exit status it then has.
 func become(command []string) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {

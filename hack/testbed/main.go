@@ -1,5 +1,5 @@
-// Command testbed is for developers: it builds what the testbed is made of, and keeps one running to
-// play with. docs/tutorials/testbed.md is for its users.
+// Command testbed is for developers: it builds the parts of the testbed, and keeps one running.
+// docs/tutorials/testbed.md is for its users.
 package main
 
 import (
@@ -59,7 +59,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// build builds for the tests too, which say themselves where they can't run.
+// build also builds for the tests, which report themselves where they can't run.
 func build() error {
 	progress := &testbed.Progress{Out: os.Stderr, Steps: testbed.ToolCount() + 2}
 	if _, err := testbed.Tools(context.Background(), progress); err != nil {

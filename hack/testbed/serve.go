@@ -22,16 +22,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
-// serveCommand runs the testbed. It is what `up` starts.
+// serveCommand runs the testbed. `up` starts it.
 const serveCommand = "serve"
 
-// doors are how many management clusters can be reached from outside of the sandbox, and serverVariables have the
-// addresses at which.
+// doors is the number of management clusters that are reachable from outside of the sandbox, and serverVariables
+// contain their addresses.
 const doors = 2
 
 var serverVariables = [doors]string{"TESTBED_SERVER", "TESTBED_SECOND_SERVER"}
 
-// prepareToServe runs outside of the sandbox, and opens the doors to it.
+// prepareToServe runs outside of the sandbox, and opens the connections to it.
 func prepareToServe() error {
 	for _, variable := range serverVariables {
 		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -56,11 +56,10 @@ func prepareToServe() error {
 	})
 }
 
-// stepLimit is how long each step of starting a testbed may take. On a machine whose caches are empty, building takes
-// many minutes.
+// stepLimit is the time limit for each step of starting a testbed. With empty caches, building takes many minutes.
 const stepLimit = time.Hour
 
-// newWaiter returns what says in a file, which up shows, what the testbed waits for.
+// newWaiter returns a waiter that writes what the testbed waits for to a file, which up shows.
 func newWaiter() (unready.Waiter, error) {
 	dir, err := folder()
 	if err != nil {
@@ -73,7 +72,7 @@ func newWaiter() (unready.Waiter, error) {
 	return unready.Waiter{Out: io.MultiWriter(os.Stderr, file), Limit: stepLimit, Every: 30 * time.Second}, nil
 }
 
-// serve runs the testbed in the sandbox until it is asked to end.
+// serve runs the testbed in the sandbox until it is stopped.
 func serve() int {
 	if err := runTestbed(); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
@@ -103,7 +102,7 @@ func runTestbed() (err error) {
 	if s.waiter, err = newWaiter(); err != nil {
 		return err
 	}
-	s.waiter.Limit = 10 * time.Minute // nothing is built any more
+	s.waiter.Limit = 10 * time.Minute // builds are complete
 	variables, err := testbed.GuestVariables()
 	if err != nil {
 		return err
@@ -159,8 +158,8 @@ func (s *server) startFirst(ctx context.Context) error {
 	return s.register(ctx, s.bed)
 }
 
-// startSecond starts the second management cluster with the provider, and registers the hosts there if asked to. Where
-// it returns one, that has to be stopped, also after an error.
+// startSecond starts the second management cluster with the provider, and registers the hosts there if requested. A
+// returned cluster has to be stopped, also after an error.
 func (s *server) startSecond(ctx context.Context) (*testbed.Testbed, error) {
 	own := filepath.Join(s.dir, secondFolder)
 	wanted, err := readSecondOptions(s.dir)
@@ -185,7 +184,7 @@ func (s *server) startSecond(ctx context.Context) (*testbed.Testbed, error) {
 	return second, replace(filepath.Join(own, readyFile), fmt.Appendf(nil, secondInstructions, s.dir))
 }
 
-// install opens a door to a management cluster and installs Cluster API and the provider there.
+// install opens a connection to a management cluster and installs Cluster API and the provider there.
 func (s *server) install(ctx context.Context, bed *testbed.Testbed, door int) error {
 	listener, err := net.FileListener(sandbox.Inherited(door))
 	if err != nil {
@@ -199,7 +198,7 @@ func (s *server) install(ctx context.Context, bed *testbed.Testbed, door int) er
 	return waiter.For(ctx, "Cluster API and the provider to be installed", func(ctx context.Context) error { return bed.Init(ctx) })
 }
 
-// register makes the hosts known to the provider of a management cluster, and waits until they are ready there.
+// register creates the hosts' objects in a management cluster, and waits until they are ready there.
 func (s *server) register(ctx context.Context, bed *testbed.Testbed) error {
 	if err := s.hosts.RegisterIn(ctx, bed); err != nil {
 		return err
@@ -232,7 +231,7 @@ const secondInstructions = `The second management cluster is ready: Cluster API 
   kubectl --kubeconfig %[1]s/second/kubeconfig get machines
 `
 
-// forward passes connections from outside on to the API server.
+// forward forwards connections from outside to the API server.
 func forward(listener net.Listener, to string) {
 	for {
 		outside, err := listener.Accept()

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// The files of a testbed that runs, in its folder.
+// The files of a running testbed, in its folder.
 const (
 	lockFile    = "lock" // locked as long as it runs; has the process
 	logFile     = "log"
@@ -28,21 +28,21 @@ const (
 	wantedFile  = "wanted"  // has the secondOptions, in the folder of the second management cluster
 )
 
-// secondFolder is where a testbed's folder has the files of the second management cluster.
+// secondFolder is the subfolder with the files of the second management cluster.
 const secondFolder = "second"
 
-// secondOptions say what second management cluster to start.
+// secondOptions are the options of the second management cluster.
 type secondOptions struct {
 	// Start one.
 	Start bool `json:"-"`
-	// ShareHosts has it use the hosts from the beginning.
+	// ShareHosts makes it use the hosts from the beginning.
 	ShareHosts bool `json:"shareHosts"`
 }
 
 // folderVariable names a folder for a testbed's files.
 const folderVariable = "TESTBED_FOLDER"
 
-// folder is where a checkout's testbed has its files.
+// folder returns the folder of a checkout's testbed.
 func folder() (string, error) {
 	if folder := os.Getenv(folderVariable); folder != "" {
 		return filepath.Abs(folder)
@@ -54,7 +54,7 @@ func folder() (string, error) {
 	return filepath.Abs(filepath.Join(root, "out", "testbed"))
 }
 
-// up starts a testbed in the background, or a second management cluster in one that runs, or both, and waits until they
+// up starts a testbed in the background, or a second management cluster in a running one, or both, and waits until they
 // are ready.
 func up(second secondOptions) error {
 	if err := sandbox.Usable(); err != nil {
@@ -97,7 +97,7 @@ func up(second secondOptions) error {
 // start starts a testbed that continues when this process ends, and keeps the lock.
 func start(dir string, lock *os.File) error {
 	defer func() { _ = lock.Close() }()
-	// What an earlier one left, for it may have been killed.
+	// Removes remains of an earlier testbed, which may have been killed.
 	for _, left := range []string{readyFile, waitingFile, secondFolder, "repository"} {
 		if err := os.RemoveAll(filepath.Join(dir, left)); err != nil {
 			return err
@@ -125,7 +125,7 @@ func start(dir string, lock *os.File) error {
 	return err
 }
 
-// upSecond has the testbed that runs start its second management cluster, where it hasn't, and waits for that.
+// upSecond makes the running testbed start its second management cluster, if it hasn't, and waits for that.
 func upSecond(dir string, second secondOptions) (string, error) {
 	own := filepath.Join(dir, secondFolder)
 	if _, err := os.Stat(filepath.Join(own, readyFile)); err == nil {
@@ -149,7 +149,7 @@ func upSecond(dir string, second secondOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if process != 0 { // otherwise await says that it has ended
+	if process != 0 { // otherwise await reports that it has ended
 		if err := syscall.Kill(process, syscall.SIGUSR1); err != nil {
 			return "", fmt.Errorf("asking the testbed, process %d, for a second management cluster: %w", process, err)
 		}
@@ -157,7 +157,7 @@ func upSecond(dir string, second secondOptions) (string, error) {
 	return await(dir, own)
 }
 
-// readSecondOptions reads with what options the second management cluster is started.
+// readSecondOptions reads the options of the second management cluster.
 func readSecondOptions(dir string) (options secondOptions, err error) {
 	content, err := os.ReadFile(filepath.Join(dir, secondFolder, wantedFile))
 	if err != nil {
@@ -166,8 +166,8 @@ func readSecondOptions(dir string) (options secondOptions, err error) {
 	return options, json.Unmarshal(content, &options)
 }
 
-// await waits until the folder of a management cluster says that it is ready, and returns what to tell the user. It
-// shows what the testbed waits for meanwhile.
+// await waits until the folder of a management cluster reports that it is ready, and returns the message for the user.
+// Meanwhile it shows what the testbed waits for.
 func await(dir, own string) (string, error) {
 	waiting, err := os.OpenFile(filepath.Join(dir, waitingFile), os.O_CREATE|os.O_RDONLY, 0o644)
 	if err != nil {
@@ -207,7 +207,7 @@ func tail(file string) []byte {
 	return bytes.TrimSpace(content[max(0, len(content)-most):])
 }
 
-// replace writes a file that others wait for, as a whole.
+// replace writes a file atomically, because others wait for it.
 func replace(file string, content []byte) error {
 	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
 		return err
@@ -241,7 +241,7 @@ func down() error {
 	return os.RemoveAll(dir)
 }
 
-// running is the process of the testbed with its files in a folder, or 0 where none runs.
+// running returns the process of the testbed with its files in a folder, or 0 without one.
 func running(dir string) (int, error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -264,8 +264,8 @@ func running(dir string) (int, error) {
 	return process, nil
 }
 
-// takeLock locks a testbed's folder, which it makes where it isn't there. It returns nil where another
-// has it, or waits for that.
+// takeLock locks a testbed's folder, which it creates if necessary. It returns nil if another process has the lock, or
+// waits for it.
 func takeLock(dir string, wait bool) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

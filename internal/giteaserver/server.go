@@ -1,5 +1,5 @@
-// Package giteaserver is a Gitea of ours for tests: the generic packages of one owner, and the part of
-// the API that lists them.
+// Package giteaserver is a fake Gitea for tests: the generic packages of one owner, and the part of the API that lists
+// them.
 // Source: Gitea docs, "Generic Package Registry", the status codes of each operation; Gitea v1.26.0,
 // routers/api/packages/generic/generic.go and routers/api/v1/packages/package.go.
 package giteaserver
@@ -21,11 +21,11 @@ const Host = "gitea.example.com"
 
 // Server is a Gitea with an owner's packages. Its fields are set before it is used.
 type Server struct {
-	// Owner has the packages.
+	// Owner owns the packages.
 	Owner string
 	// Token may read and write; anybody may read.
 	Token string
-	// PageSize is the size of a page at most; 0 is what is asked for.
+	// PageSize is the maximum size of a page; 0 means the requested one.
 	PageSize int
 
 	mu       sync.Mutex
@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "token ")
 	switch {
 	case err != nil:
-		// Source: UploadPackage: what can't be read is an internal error, and nothing is stored.
+		// Source: UploadPackage: an unreadable body is an internal error, and nothing is stored.
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	case token != "" && token != s.Token, token == "" && r.Method != http.MethodGet:
@@ -124,7 +124,7 @@ func (s *Server) generic(w http.ResponseWriter, method, name, of, fileName strin
 	case v == nil || fileName != "" && i < 0:
 		w.WriteHeader(http.StatusNotFound)
 	case method == http.MethodDelete && (fileName == "" || len(v.files) == 1):
-		// Source: DeletePackageFile: the last file takes the version along.
+		// Source: DeletePackageFile: deleting the last file deletes the version.
 		s.versions = slices.DeleteFunc(s.versions, func(other *version) bool { return other == v })
 		w.WriteHeader(http.StatusNoContent)
 	case method == http.MethodDelete:

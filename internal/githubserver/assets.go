@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 )
 
-// upload takes an asset.
+// upload handles the upload of an asset.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request, path string, body []byte, bodyErr error) {
 	if s.access(w, r) != writing {
 		fail(w, http.StatusForbidden, "Resource not accessible by integration")
@@ -60,7 +60,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, path string, bod
 	reply(w, http.StatusCreated, s.assetJSON(one, a))
 }
 
-// renamed returns the name that an asset gets.
+// renamed returns the name that GitHub gives to an asset.
 // Source: GitHub docs, "Upload a release asset": "GitHub renames asset filenames that have special
 // characters, non-alphanumeric characters, and leading or trailing periods."
 func renamed(name string) string {

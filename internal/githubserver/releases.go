@@ -55,7 +55,7 @@ func (s *Server) oneRelease(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 	switch {
 	case len(parts) == 2 && parts[1] == "assets":
-		// A server that is behind does not know a new release: the real one was seen to answer 404.
+		// An outdated server does not know a new release: the real one was seen to answer 404.
 		seen := find(s.shown(), id)
 		if seen == nil {
 			fail(w, http.StatusNotFound, "Not Found")
@@ -77,7 +77,7 @@ func (s *Server) oneRelease(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 }
 
-// wanted is what a request says of a release.
+// wanted is a request's description of a release.
 type wanted struct {
 	TagName         *string `json:"tag_name"`
 	TargetCommitish *string `json:"target_commitish"`
@@ -88,7 +88,7 @@ type wanted struct {
 	MakeLatest      *string `json:"make_latest"`
 }
 
-// create makes a release. Several drafts may have one tag.
+// create creates a release. Several drafts may have one tag.
 // Source: softprops/action-gh-release issue 14 and release-drafter/release-drafter issue 1146, several
 // drafts of one tag from one matrix and from runs at the same time.
 func (s *Server) create(w http.ResponseWriter, body []byte) {

@@ -1,6 +1,5 @@
-// Package githubserver is a GitHub of ours for tests: the part of its documented API that publishing
-// and clusterctl use, for one repository, wrong sides included. Each of these says where it is
-// documented or was reported.
+// Package githubserver is a fake GitHub for tests: the part of its documented API that publishing and clusterctl use,
+// for one repository, including its faults. Each fault names its documentation or report.
 package githubserver
 
 import (
@@ -12,40 +11,40 @@ import (
 	"time"
 )
 
-// The hosts that one GitHub has.
+// The hosts of a GitHub.
 const (
 	WebHost     = "github.com"
 	APIHost     = "api.github.com"
 	UploadsHost = "uploads.github.com"
-	// StorageHost is where downloads are redirected to.
+	// StorageHost is the target of redirections of downloads.
 	StorageHost = "release-assets.githubusercontent.com"
 )
 
 // Server is a GitHub with one repository. Its fields are set before it is used.
 type Server struct {
-	// Owner and Name are the repository's.
+	// Owner and Name are those of the repository.
 	Owner, Name string
-	// Token may read and write, ReadToken may read; anybody may read unless it is Private.
+	// Token may read and write, ReadToken may read; without Private, anybody may read.
 	Token, ReadToken string
 	Private          bool
-	// Archived and MovedTo are states of a repository that takes no releases.
+	// Archived and MovedTo are states of a repository that accepts no releases.
 	// Source: GitHub docs, "Archiving repositories", read-only; "Best practices for using the REST API",
 	// "Follow redirects".
 	Archived bool
 	MovedTo  string
 	// Now is the server's time.
 	Now func() time.Time
-	// Lag is by how much lists, and releases by their tags, are behind.
+	// Lag is the delay of lists, and of releases by their tags.
 	Lag time.Duration
-	// NoDigests leaves digests out, as older servers do.
+	// NoDigests omits digests, as older servers do.
 	// Source: GitHub changelog, "Releases now expose digests for release assets", June 2025.
 	NoDigests bool
 	// Immutable makes each release immutable once it is public.
 	// Source: GitHub docs, "Immutable releases".
 	Immutable bool
-	// PageSize is the size of a page at most; 0 is the real one.
+	// PageSize is the maximum size of a page; 0 is the real one.
 	PageSize int
-	// Base is the server's URL where it is one for everything, as a GitHub Enterprise Server is.
+	// Base is the server's URL if it serves everything, as a GitHub Enterprise Server does.
 	Base string
 
 	mu       sync.Mutex
@@ -58,7 +57,7 @@ type Server struct {
 	history []moment
 }
 
-// Release is a release as the server has it.
+// Release is a release on the server.
 type Release struct {
 	ID                      int64
 	Tag, Name, Body, Target string
@@ -76,7 +75,7 @@ type Asset struct {
 	Data  []byte
 }
 
-// moment is what lists showed from a time on.
+// moment is the content of lists from a time on.
 type moment struct {
 	at       time.Time
 	releases []*Release
@@ -92,21 +91,21 @@ func (s *Server) Hosts() map[string]http.Handler {
 	return map[string]http.Handler{WebHost: s, APIHost: s, UploadsHost: s, StorageHost: s}
 }
 
-// Tag puts a tag on a commit.
+// Tag creates a tag at a commit.
 func (s *Server) Tag(tag, commit string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tags[tag] = commit
 }
 
-// Commit returns the commit that a tag is on.
+// Commit returns the commit of a tag.
 func (s *Server) Commit(tag string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tags[tag]
 }
 
-// Add puts a release there as it is, and returns its id.
+// Add adds a release as it is, and returns its ID.
 func (s *Server) Add(r Release) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,14 +190,14 @@ func clone(releases []*Release) []*Release {
 	return copied
 }
 
-// changed notes what lists will show.
+// changed records the new content of lists.
 func (s *Server) changed() {
 	if s.Lag > 0 {
 		s.history = append(s.history, moment{s.Now(), clone(s.releases)})
 	}
 }
 
-// shown returns what lists show now: they are behind.
+// shown returns the current content of lists, which lag behind.
 // Source: cli/cli issue 6599, a draft that is not found for seconds after it was made; octokit/octokit.js
 // issue 2909, a release that was just made public and is missing from the list.
 func (s *Server) shown() []*Release {
@@ -216,7 +215,7 @@ func (s *Server) shown() []*Release {
 	return shown
 }
 
-// access is what a request may do.
+// access is the set of permissions of a request.
 type access int
 
 const (
@@ -225,7 +224,7 @@ const (
 	writing
 )
 
-// access returns what a request may do, or nothing with the answer sent.
+// access returns the permissions of a request, or none after it has sent the answer.
 func (s *Server) access(w http.ResponseWriter, r *http.Request) access {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch {
@@ -252,7 +251,7 @@ func fail(w http.ResponseWriter, status int, message string) {
 	_, _ = fmt.Fprintf(w, `{"message":%q,"documentation_url":"https://docs.github.com/rest"}`, message) // to a recorder or a client that is gone
 }
 
-// invalid answers that a field has a value that can't be taken.
+// invalid answers that the value of a field is not acceptable.
 // Source: GitHub docs, "Troubleshooting the REST API", "Validation Failed".
 func invalid(w http.ResponseWriter, resource, field, code string) {
 	w.Header().Set("Content-Type", "application/json")

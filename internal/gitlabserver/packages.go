@@ -27,7 +27,7 @@ type File struct {
 	Data []byte
 }
 
-// Put puts a file there as it is.
+// Put adds a file as it is.
 func (s *Server) Put(name, version, status, file string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Server) Put(name, version, status, file string, data []byte) {
 	p.Files = append(p.Files, &File{ID: s.newID(), Name: file, Data: data})
 }
 
-// Files returns the names of all files of a version with their digests, in the order in which they came.
+// Files returns the names of all files of a version with their digests, in the order of their uploads.
 func (s *Server) Files(name, version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Server) Files(name, version string) []string {
 	return files
 }
 
-// Public returns what is downloaded for each name of a version.
+// Public returns the downloaded bytes for each name of a version.
 func (s *Server) Public(name, version string) map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) routePackages(w http.ResponseWriter, r *http.Request, parts []s
 // Source: GitLab docs, "GitLab generic packages repository", "Valid package filename format".
 var fileName = regexp.MustCompile(`^[A-Za-z0-9._+-]([A-Za-z0-9._+~@-]*[A-Za-z0-9._+-])?$`)
 
-// upload takes a file.
+// upload handles the upload of a file.
 // Source: GitLab docs, "GitLab generic packages repository", "Publish a single file"; lib/api/generic_packages.rb
 // of GitLab: a file of a name that is there is answered with "Duplicate package is not allowed" where
 // duplicates are refused; it becomes a second file of that name otherwise.

@@ -1,5 +1,5 @@
-// Package gitlabserver is a GitLab of ours for tests: the generic packages and the releases of one
-// project, as they are documented and as GitLab's code has them, wrong sides included.
+// Package gitlabserver is a fake GitLab for tests: the generic packages and the releases of one project, as documented
+// and as in GitLab's code, including its faults.
 package gitlabserver
 
 import (
@@ -16,7 +16,7 @@ import (
 // The hosts of a GitLab.
 const (
 	Host = "gitlab.example.com"
-	// StorageHost is where downloads are redirected to when objects are stored there.
+	// StorageHost is the target of redirections of downloads if objects are stored there.
 	StorageHost = "storage.example.net"
 )
 
@@ -31,14 +31,14 @@ type Server struct {
 	// RefuseDuplicates is the setting for generic packages.
 	// Source: GitLab docs, "GitLab generic packages repository", "Disable publishing duplicate package names".
 	RefuseDuplicates bool
-	// Keep refuses to delete anything, as GitLab does for those below the role of a maintainer.
+	// Keep refuses all deletions, as GitLab does for users below the role of a maintainer.
 	// Source: app/policies/project_policy.rb of GitLab, destroy_package.
 	Keep bool
 	// Redirect sends downloads to the storage.
 	// Source: GitLab docs, "GitLab generic packages repository", "Get checksums from response headers":
 	// with direct download files are redirected to the object storage provider.
 	Redirect bool
-	// PageSize is the size of a page at most; 0 is the real one.
+	// PageSize is the maximum size of a page; 0 is the real one.
 	PageSize int
 
 	mu       sync.Mutex
@@ -61,7 +61,7 @@ func (s *Server) Hosts() map[string]http.Handler {
 	return map[string]http.Handler{Host: s, StorageHost: s}
 }
 
-// Tag puts a tag on a commit.
+// Tag creates a tag at a commit.
 func (s *Server) Tag(tag, commit string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if bodyErr != nil {
-		// What is uploaded is taken over when all of it has come.
+		// Uploads are stored when they are complete.
 		fail(w, http.StatusBadRequest, "400 Bad request")
 		return
 	}
@@ -119,7 +119,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.route(w, r, parts, body)
 }
 
-// access returns what a request may do: "write", "read", "" without a token, or "wrong". A deploy token
+// access returns the permission of a request: "write", "read", "" without a token, or "wrong". A deploy token
 // counts for files of packages only; it is ignored elsewhere.
 // Source: GitLab docs, "REST API authentication"; "GitLab generic packages repository", "Authenticate to
 // the package registry"; "Deploy tokens", "GitLab public API"; gitlab-org/gitlab issue 333136.

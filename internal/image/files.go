@@ -15,10 +15,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// certificates is the path of the authorities' certificates, where Go looks for them first.
+// certificates is the path of the authorities' certificates, the first that Go tries.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// baseFiles returns what an image has besides its program.
+// baseFiles returns the files of an image except its program.
 func baseFiles(licences []program.Licence) []program.File {
 	files := []program.File{
 		{Path: "tmp/", Mode: 0o1777},

@@ -1,6 +1,6 @@
-// Package image makes container images of the project's programs, without a container engine and without a base
-// image: a static program, the certificates of public authorities, a user who is not root, and licences. The same
-// sources give the same digest.
+// Package image builds container images of the project's programs, without a container engine and without a base image:
+// a static program, the certificates of public authorities, a user who is not root, and licences. The same sources
+// result in the same digest.
 package image
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// user is the number of the user and the group that programs run as. The manager's Deployment has it too.
+// user is the number of the user and the group of programs. The manager's Deployment uses it too.
 const user = 65532
 
-// Image says what an image is made of.
+// Image describes an image.
 type Image struct {
-	// Name is the last element of its repository, and Title says what it is.
+	// Name is the last element of its repository, and Title its description.
 	Name, Title string
 	// Entrypoint is the path of the program.
 	Entrypoint string
@@ -49,7 +49,7 @@ func Tool(version string) Image {
 	}
 }
 
-// Tag returns the image's tag: one can't have the '+' of build metadata.
+// Tag returns the image's tag, which can't contain the '+' of build metadata.
 func (i Image) Tag() string { return strings.ReplaceAll(i.Version, "+", "_") }
 
 // Build compiles the program for each platform and returns the index of the images. root is the project's root folder.
@@ -108,7 +108,7 @@ func Of(file, entrypoint string, platform program.Platform) (v1.Image, error) {
 	return assemble(baseFiles(nil), binary, entrypoint, platform, nil)
 }
 
-// assemble returns an image of a program, with other files in a layer of their own.
+// assemble returns an image of a program, with other files in a separate layer.
 func assemble(files []program.File, binary []byte, entrypoint string, platform program.Platform, labels map[string]string) (v1.Image, error) {
 	base, err := layerOf(files)
 	if err != nil {

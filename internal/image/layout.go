@@ -26,7 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// Write replaces a folder by an OCI image layout with one index under a tag.
+// Write replaces a folder with an OCI image layout with one index under a tag.
 func Write(dir, tag string, index v1.ImageIndex) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("writing an image layout: %w", err)
@@ -41,7 +41,7 @@ func Write(dir, tag string, index v1.ImageIndex) error {
 	return nil
 }
 
-// Read returns the index of a layout that Write made, and its tag.
+// Read returns the index of a layout from Write, and its tag.
 func Read(dir string) (index v1.ImageIndex, tag string, err error) {
 	root, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -100,9 +100,8 @@ func extractFile(archive io.Reader, path, target string) error {
 	}
 }
 
-// Push copies the image of a layout to a repository, under its tag, and returns the reference with the digest. A tag
-// that the repository has already stays as it is: with another digest it is an error. The credentials are those of
-// docker login and podman login.
+// Push copies the image of a layout to a repository, under its tag, and returns the reference with the digest. It does
+// not replace an existing tag: another digest is an error. The credentials are those of docker login and podman login.
 func Push(ctx context.Context, dir, repository string) (string, error) {
 	index, tag, err := Read(dir)
 	if err != nil {

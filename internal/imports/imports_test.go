@@ -20,7 +20,7 @@ import (
 const module = "github.com/clusterctl-release/clusterctl-release"
 
 // layers are the packages below pkg, the lowest first. A package imports packages of lower layers,
-// and none itself layer or a higher one. A package that is not here yet needs a place.
+// and none of its own layer or a higher one. A package that is not here yet needs a place.
 var layers = [][]string{
 	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest", "pkg/publish/transport", "pkg/yamledit"},
 	{"pkg/crdupdate", "pkg/provenance", "pkg/schemas", "pkg/tree"},

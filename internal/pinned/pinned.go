@@ -1,6 +1,5 @@
-// Package pinned gives tests the programs that they hold this project against: each is built from
-// the exactly pinned module in its folder under hack/tools, once for a version, by the same script
-// that the Makefile uses.
+// Package pinned gives tests the programs with which they compare this project: each is built from the exactly pinned
+// module in its folder under hack/tools, once for each version, by the same script that the Makefile uses.
 package pinned
 
 import (
@@ -62,7 +61,7 @@ func FindTool(ctx context.Context, name string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Cache returns the folder that hack/tools/tool keeps what it builds in.
+// Cache returns the folder in which hack/tools/tool keeps its builds.
 func Cache() (string, error) {
 	if dir := os.Getenv("CLUSTERCTL_RELEASE_CACHE"); dir != "" {
 		return dir, nil

@@ -1,5 +1,5 @@
-// Package prerequisite ends tests that can't run where they are, because something isn't installed that
-// "make test" installs or builds.
+// Package prerequisite ends tests that can't run on this machine, because a program is missing that "make test"
+// installs or builds.
 package prerequisite
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Missing ends a test that lacks something; message says what, and how to get it. The test is skipped,
-// and fails if CI is in the environment, where skipped tests go unnoticed.
+// Missing ends a test without a requirement; message names it, and how to get it. The test is skipped, and fails if CI
+// is in the environment, where skipped tests go unnoticed.
 func Missing(tb testing.TB, message string) {
 	tb.Helper()
 	if os.Getenv("CI") != "" {
@@ -18,15 +18,15 @@ func Missing(tb testing.TB, message string) {
 	tb.Skip("NOT TESTED: " + message)
 }
 
-// Program ends a test when a program isn't in the PATH.
+// Program ends a test if a program isn't in the PATH.
 func Program(tb testing.TB, name string) {
 	tb.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		Missing(tb, "there is no "+name+" in the PATH: install it")
+		Missing(tb, name+" is not in the PATH: install it")
 	}
 }
 
-// APIServer ends a test when there is no kube-apiserver for package envtest.
+// APIServer ends a test without a kube-apiserver for package envtest.
 func APIServer(tb testing.TB) {
 	tb.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {

@@ -32,7 +32,7 @@ func TestWhatIsMissing(t *testing.T) {
 		fails, skips     string
 	}{
 		{name: "a program, in CI", ci: "true", need: func(tb testing.TB) { Program(tb, "no-such-program") }, fails: "no-such-program"},
-		{name: "a program", need: func(tb testing.TB) { Program(tb, "no-such-program") }, skips: "NOT TESTED: there is no no-such-program"},
+		{name: "a program", need: func(tb testing.TB) { Program(tb, "no-such-program") }, skips: "NOT TESTED: no-such-program is not in the PATH"},
 		{name: "nothing", ci: "true", need: func(tb testing.TB) { Program(tb, "go") }},
 		{name: "the API server, in CI", ci: "1", need: APIServer, fails: "KUBEBUILDER_ASSETS"},
 		{name: "the API server", need: APIServer, skips: "KUBEBUILDER_ASSETS"},

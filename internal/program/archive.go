@@ -13,13 +13,13 @@ import (
 
 // File is a file of an archive.
 type File struct {
-	// Path is without a slash at the begin. A slash at the end says that it is a folder.
+	// Path has no slash at the start. A slash at the end marks a folder.
 	Path string
 	Mode int64
 	Data []byte
 }
 
-// WithFolders returns files by path, with the folders that they are in.
+// WithFolders returns files by path, with their parent folders.
 func WithFolders(files []File) []File {
 	entries := map[string]File{}
 	for _, f := range files {
@@ -33,7 +33,7 @@ func WithFolders(files []File) []File {
 	return slices.SortedFunc(maps.Values(entries), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// WriteTar writes files and the folders that they are in as a tar archive. All belong to root and have one time.
+// WriteTar writes files and their parent folders as a tar archive. All belong to root and have the same time.
 func WriteTar(w io.Writer, files []File, modified time.Time) error {
 	archive := tar.NewWriter(w)
 	for _, f := range WithFolders(files) {

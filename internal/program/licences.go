@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// goAuthors is a module of the authors of Go under the licence of Go, which every program here is made of. Its copy of
+// goAuthors is a module of the authors of Go under the licence of Go, which every program here contains. Its copy of
 // the licence is that of the standard library: the Go of some distributions comes without the file.
 const goAuthors = "golang.org/x/sys"
 
-// Licence is a text that has to come with a program.
+// Licence is a text that must accompany a program.
 type Licence struct {
 	// Path is the module's path, the folder in the module and the file's name, e.g. "golang.org/x/sys/LICENSE".
 	Path string
@@ -24,14 +24,14 @@ type Licence struct {
 }
 
 var (
-	// licenceFile matches names of files with a licence, noticeFile those of what licences require to be passed on.
+	// licenceFile matches names of files with a licence, noticeFile those of notices that licences require.
 	licenceFile = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying)([._-].*)?$`)
 	noticeFile  = regexp.MustCompile(`(?i)^(copyright|notice|patents)([._-].*)?$`)
 	sourceFile  = regexp.MustCompile(`\.(go|s|c|h)$`)
 )
 
-// Licences returns the licences of Go and of each module that the program has packages of on a platform, and the
-// notices next to them, by path. A module without a licence is an error.
+// Licences returns the licences of Go and of each module with packages in the program on a platform, and the notices
+// next to them, by path. A module without a licence is an error.
 func (p Program) Licences(ctx context.Context, root string, platform Platform) ([]Licence, error) {
 	out, err := run(ctx, root, platform, "list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}", p.Package)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p Program) Licences(ctx context.Context, root string, platform Platform) (
 	return licences, nil
 }
 
-// addLicences adds the licences and notices in the folder of a package and in those above it, up to its module's.
+// addLicences adds the licences and notices in the folder of a package and in its parents, up to the module's folder.
 func addLicences(texts map[string][]byte, module, moduleDir, dir string) error {
 	licensed := false
 	for ; ; dir = filepath.Dir(dir) {

@@ -1,5 +1,5 @@
-// Package program compiles the project's programs so that the same sources give the same bytes in every folder and
-// on every machine with the same version of Go, and collects the licences of what they are made of.
+// Package program compiles the project's programs so that the same sources result in the same bytes in every folder and
+// on every machine with the same version of Go, and collects the licences of their parts.
 package program
 
 import (
@@ -24,7 +24,8 @@ type Program struct {
 	Stamps map[string]string
 }
 
-// Manager returns the provider's manager in a version. The commit is not in it: the same tree gives the same bytes.
+// Manager returns the provider's manager in a version. It does not contain the commit, so the same tree results in the
+// same bytes.
 func Manager(version string) Program {
 	return Program{Package: "./provider", Stamps: map[string]string{Module + "/provider/version.gitVersion": version}}
 }
@@ -49,8 +50,8 @@ func ParsePlatform(text string) (Platform, error) {
 // String returns OS/ARCHITECTURE.
 func (p Platform) String() string { return p.OS + "/" + p.Architecture }
 
-// environment returns the environment of the go command for the platform. Settings of the user that change the bytes
-// of a program are overridden.
+// environment returns the environment of the go command for the platform. It overrides user settings that change the
+// bytes of a program.
 func (p Platform) environment() []string {
 	return append(os.Environ(), "GOOS="+p.OS, "GOARCH="+p.Architecture, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
@@ -72,7 +73,7 @@ func (p Program) Compile(ctx context.Context, root string, platform Platform, fi
 	return err
 }
 
-// run runs the go command for a platform and returns what it prints.
+// run runs the go command for a platform and returns its output.
 func run(ctx context.Context, root string, platform Platform, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	command := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the project's own packages

@@ -1,5 +1,4 @@
-// Package schematest holds what commands write as JSON against its schema in docs, and the schema
-// against the Go types it is made of.
+// Package schematest compares the JSON output of commands with its schema in docs, and the schema with its Go types.
 package schematest
 
 import (
@@ -24,8 +23,8 @@ import (
 
 const module = "github.com/clusterctl-release/clusterctl-release"
 
-// Check fails where the schema in docs of that name is not that of the type, or the document does not
-// keep to it. With update the schema is written first. Descriptions are the comments of the types.
+// Check fails if the schema in docs of that name is not that of the type, or the document does not match it. With
+// update, it writes the schema first. Descriptions are the comments of the types.
 func Check(t *testing.T, name string, of any, document []byte, update bool) {
 	t.Helper()
 	root := pinned.Root(t)
@@ -61,7 +60,7 @@ func Check(t *testing.T, name string, of any, document []byte, update bool) {
 	Validate(t, name, document)
 }
 
-// Validate fails where a document does not keep to a schema of docs.
+// Validate fails if a document does not match a schema of docs.
 func Validate(t *testing.T, name string, document []byte) {
 	t.Helper()
 	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join(pinned.Root(t), "docs", name))
@@ -73,7 +72,7 @@ func Validate(t *testing.T, name string, document []byte) {
 		t.Fatal(err)
 	}
 	if err := compiled.Validate(value); err != nil {
-		t.Errorf("the document does not keep to %s: %v", name, err)
+		t.Errorf("the document does not match %s: %v", name, err)
 	}
 }
 

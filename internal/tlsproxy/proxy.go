@@ -1,5 +1,5 @@
-// Package tlsproxy is a proxy for tests that answers https requests to any host itself: programs
-// that speak to fixed hosts are given it in HTTPS_PROXY, and its authority in SSL_CERT_FILE.
+// Package tlsproxy is a proxy for tests that answers https requests to any host itself: programs with fixed hosts get
+// it in HTTPS_PROXY, and its authority in SSL_CERT_FILE.
 package tlsproxy
 
 import (
@@ -63,7 +63,7 @@ func Start(tb testing.TB, hosts map[string]http.Handler) *Proxy {
 	return p
 }
 
-// Environ returns the variables by which a program uses the proxy, and no other.
+// Environ returns the variables with which a program uses only the proxy.
 func (p *Proxy) Environ() []string {
 	return []string{
 		"HTTPS_PROXY=" + p.url, "https_proxy=" + p.url, "HTTP_PROXY=", "http_proxy=", "NO_PROXY=", "no_proxy=",
@@ -71,14 +71,14 @@ func (p *Proxy) Environ() []string {
 	}
 }
 
-// Requests returns what was asked for, e.g. "GET api.github.com/repos/o/r".
+// Requests returns the requests, e.g. "GET api.github.com/repos/o/r".
 func (p *Proxy) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-// makeAuthority makes the certificate that signs those of the hosts.
+// makeAuthority creates the certificate that signs those of the hosts.
 func (p *Proxy) makeAuthority(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Proxy) makeAuthority(dir string) error {
 	return os.WriteFile(p.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
 }
 
-// config makes a certificate for whatever host is asked for.
+// config creates a certificate for any requested host.
 func (p *Proxy) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		template := &x509.Certificate{

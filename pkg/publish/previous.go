@@ -101,8 +101,8 @@ func listText(releases []*release.Release) string {
 
 // previous returns for each release the one from which its users upgrade, nil if there is none. The checks of an
 // upgrade and the notes compare with it. The location is the one that the user named; without one, it is the highest
-// lower version of the public releases at a place and of the releases themselves, without pre-releases for a version
-// that is none itself.
+// lower version of the public releases at a place and of the releases themselves; for a final version, pre-releases are
+// skipped.
 func (o Options) previous(ctx context.Context, location string, releases []*release.Release, from history) ([]*release.Release, error) {
 	ctx, cancel := context.WithTimeout(ctx, previousTime)
 	defer cancel()

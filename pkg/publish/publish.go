@@ -40,7 +40,7 @@ type Publisher interface {
 
 	// Previous returns for each release the one from which its users upgrade, nil if there is none: that of
 	// Options.Previous or Options.NotesFrom or, without these, the highest lower version of the releases that are
-	// published here and of the releases themselves, without pre-releases for a version that is none itself. Publish
+	// published here and of the releases themselves; for a final version, pre-releases are skipped. Publish
 	// does not read them again for its notes.
 	Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error)
 

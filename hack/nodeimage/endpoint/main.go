@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// check is the argument by which keepalived asks whether the API server of this machine is healthy.
+// check is the argument with which keepalived checks whether the API server of this machine is healthy.
 const check = "check"
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// hold becomes keepalived.
+// hold replaces the process with keepalived.
 func hold() error {
 	address, err := netip.ParseAddr(os.Getenv("address"))
 	if err != nil {
@@ -80,7 +80,7 @@ vrrp_instance endpoint {
 `, check, outside, max(1, bytes[len(bytes)-1]), address, address.BitLen())
 }
 
-// interfaceTo is the name of the interface that packets to an address leave by.
+// interfaceTo returns the name of the interface for packets to an address.
 func interfaceTo(address netip.Addr) (string, error) {
 	connection, err := net.Dial("udp", net.JoinHostPort(address.String(), "9")) // sends nothing
 	if err != nil {
@@ -108,7 +108,7 @@ func interfaceTo(address netip.Addr) (string, error) {
 	return "", fmt.Errorf("no interface has the address %s", own)
 }
 
-// askAPIServer asks the API server of this machine, which anybody may ask, whether it is healthy.
+// askAPIServer checks whether the API server of this machine is healthy, which needs no credentials.
 func askAPIServer() error {
 	const patience = 15 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
