@@ -45,7 +45,7 @@ release: ## Build the provider's release into out/release and its image into out
 	bin/clusterctl-release check $(OUT)/release/infrastructure-libvirt/$(VERSION) --fail-on warning
 	bin/clusterctl-release publish $(OUT)/release/infrastructure-libvirt/$(VERSION) --to $(OUT)/repository
 
-# PREVIOUS is the release before: the folder of a version, or the URL of a provider.
+# PREVIOUS is the previous release: the folder of a version, or the URL of a provider.
 .PHONY: changelog
 changelog: release ## Write what changed since the release PREVIOUS=<release> into docs/reference/changelog.md
 	hack/changelog bin/clusterctl-release "$(PREVIOUS)" $(OUT)/release/infrastructure-libvirt/$(VERSION) docs/reference/changelog.md

@@ -53,7 +53,7 @@ func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 			t.Errorf("%s refused the release and wrote it", name)
 		}
 	}
-	refused("build next to the release before", execute(t, "build", "--version", "v0.1.1"), "out/release")
+	refused("build next to the previous release", execute(t, "build", "--version", "v0.1.1"), "out/release")
 	refused("build --previous", execute(t, "build", "--version", "v0.1.1", "--output", "fresh", "--previous", "repository"), "fresh")
 	requireFailure(t, execute(t, "build", "--version", "v0.1.1", "--previous", "nowhere"), exitFailed, "--previous", "nowhere")
 
@@ -77,7 +77,7 @@ func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 	}
 }
 
-// TestPublishChecksUpgrade: what is published on a server is the release before, and is downloaded once,
+// TestPublishChecksUpgrade: what is published on a server is the previous release, and is downloaded once,
 // for the checks and for the notes.
 func TestPublishChecksUpgrade(t *testing.T) {
 	dir := inDemo(t)
@@ -116,7 +116,7 @@ func TestPublishChecksUpgrade(t *testing.T) {
 			}
 		}
 		if times != 1 {
-			t.Errorf("%s of the release before was downloaded %d times, want 1", a.Name, times)
+			t.Errorf("%s of the previous release was downloaded %d times, want 1", a.Name, times)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestDiffRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckPrevious: what an upgrade refuses is found, and without the release before nothing is said.
+// TestCheckPrevious: what an upgrade refuses is found, and without the previous release nothing is said.
 func TestCheckPrevious(t *testing.T) {
 	before, after := inTwoReleases(t, "infrastructure-components.yaml", "maxLength: 64", "maxLength: 63")
 	got := execute(t, "check", after, "--previous", before, "--fail-on", "warning")
@@ -91,7 +91,7 @@ func TestCheckPrevious(t *testing.T) {
 		t.Errorf("status %d:\n%s", got.status, got.stdout)
 	}
 	if out := succeed(t, "check", after); strings.Contains(out, "crd-validation-narrowed") {
-		t.Errorf("an upgrade is judged without the release before:\n%s", out)
+		t.Errorf("an upgrade is judged without the previous release:\n%s", out)
 	}
 	config, err := os.ReadFile("clusterctl-release.yaml")
 	if err != nil {

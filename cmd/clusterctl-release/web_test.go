@@ -126,7 +126,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// TestNotesByCommand: what changed since the release before becomes the text of the next.
+// TestNotesByCommand: what changed since the previous release becomes the text of the next.
 func TestNotesByCommand(t *testing.T) {
 	dir := inDemo(t)
 	c := newClusterctl(t, dir)

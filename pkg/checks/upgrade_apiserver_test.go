@@ -74,7 +74,7 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 				number++
 				subject := tc.subject(t)
 				if subject.Previous == nil {
-					t.Skip("the case has no release before")
+					t.Skip("the case has no previous release")
 				}
 				before, after := installable(t, subject.Previous), installable(t, subject.Release)
 				var refusal error

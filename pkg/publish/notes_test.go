@@ -87,7 +87,7 @@ func TestGitHubNotesChosen(t *testing.T) {
 		"notes and one": {change: func(o *Options) { o.Notes, o.NotesFrom = "Words of ours", folder }, want: "Words of ours"},
 		"another one":   {change: func(o *Options) { o.NotesFrom = folder }, want: "## infrastructure-libvirt: changes from v0.0.1 to v0.2.0\n"},
 		"none":          {change: func(o *Options) { o.NotesFrom = NoNotes }},
-		"no such one":   {change: func(o *Options) { o.NotesFrom = folder + "0" }, warning: "v0.2.0 has no notes, as it could not be compared with the release before: "},
+		"no such one":   {change: func(o *Options) { o.NotesFrom = folder + "0" }, warning: "v0.2.0 has no notes, because it could not be compared with the previous release: "},
 		"a draft":       {draft: true, want: "Prepared words"},
 		"a draft's title": {draft: true, change: func(o *Options) {
 			o.NotesFrom = ""
@@ -111,7 +111,7 @@ func TestGitHubNotesChosen(t *testing.T) {
 	}
 }
 
-// TestGitHubNotesFail: whatever is wrong with the release before, this one is published.
+// TestGitHubNotesFail: whatever is wrong with the previous release, this one is published.
 func TestGitHubNotesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(*githubWorld)

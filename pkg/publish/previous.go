@@ -150,7 +150,7 @@ func (o Options) checkedAgainst(ctx context.Context, releases []*release.Release
 	if o.Previous == NoPrevious {
 		return make([]*release.Release, len(releases)), nil
 	}
-	o.tell("reading the release before")
+	o.tell("reading the previous release")
 	return o.previous(ctx, o.Previous, releases, from)
 }
 

@@ -206,7 +206,7 @@ func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string)
 	case errors.Is(err, errNoneBefore) && s.opts.NotesFrom == "":
 		s.opts.tell(fmt.Sprintf("%s has no notes: %v", v.Number, err))
 	case err != nil:
-		*warnings = append(*warnings, fmt.Sprintf("%s has no notes, as it could not be compared with the release before: %v", v.Number, err))
+		*warnings = append(*warnings, fmt.Sprintf("%s has no notes, because it could not be compared with the previous release: %v", v.Number, err))
 	}
 	return text
 }
