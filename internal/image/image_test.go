@@ -103,13 +103,7 @@ func TestManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/manager"}) || config.Architecture != thisPlatform.Architecture {
-		t.Errorf("the configuration is %+v", config)
-	}
+	requireConfig(t, image)
 	requireFiles(t, filesOf(t, image))
 
 	manager := filepath.Join(t.TempDir(), "manager")
@@ -136,18 +130,24 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	requireConfig(t, image)
+	if manager := filesOf(t, image)["manager"]; string(manager.Data) != "a program" || manager.Mode != 0o755 {
+		t.Errorf("the program is %+v", manager)
+	}
+	if _, err := Of(filepath.Join(t.TempDir(), "missing"), "/manager", thisPlatform); err == nil {
+		t.Error("an image of a program that isn't there was made")
+	}
+}
+
+// requireConfig checks that an image starts /manager as the user who is not root.
+func requireConfig(t *testing.T, image v1.Image) {
+	t.Helper()
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/manager"}) || config.Architecture != thisPlatform.Architecture {
 		t.Errorf("the configuration is %+v", config)
-	}
-	if manager := filesOf(t, image)["manager"]; string(manager.Data) != "a program" || manager.Mode != 0o755 {
-		t.Errorf("the program is %+v", manager)
-	}
-	if _, err := Of(filepath.Join(t.TempDir(), "missing"), "/manager", thisPlatform); err == nil {
-		t.Error("an image of a program that isn't there was made")
 	}
 }
 

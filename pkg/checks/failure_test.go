@@ -67,7 +67,7 @@ func TestUnreadableTree(t *testing.T) {
 		t.Errorf("the error is %v, want that of assets-complete", err)
 	}
 	if result == nil {
-		t.Fatal("there is no result of the other checks")
+		t.Fatal("the other checks have no result")
 	}
 	for _, f := range result.Findings {
 		if f.ID == "assets-complete" {

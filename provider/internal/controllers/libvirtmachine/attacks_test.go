@@ -274,7 +274,7 @@ func TestQueuedDownloadIsReported(t *testing.T) {
 // TestUUIDOfAnother: a user who writes the UUID of another machine into a spec, while no domain has that UUID, gets no
 // access to the other machine. UUIDs also determine MAC addresses. After a restart the manager may not know the other
 // machine: then the copy gets separate objects, and the manager neither writes to nor deletes the volumes of the
-// original. An earlier creation of the copy is no proof of ownership.
+// original. An earlier creation of the copy doesn't prove ownership.
 func TestUUIDOfAnother(t *testing.T) {
 	for name, known := range map[string]bool{"the manager has placed the other": true, "the manager was restarted": false} {
 		t.Run(name, func(t *testing.T) {
