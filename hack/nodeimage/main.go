@@ -49,7 +49,7 @@ func main() {
 
 // run returns the path of the image, and builds it if it isn't in the cache.
 func run(ctx context.Context, version string, again bool) (_ string, err error) {
-	if err := usable(version); err != nil {
+	if err := prepare(ctx, version); err != nil {
 		return "", err
 	}
 	const stepsAfterPrograms = 5
@@ -103,8 +103,8 @@ func run(ctx context.Context, version string, again bool) (_ string, err error) 
 	return image, os.Rename(b.disk(), image)
 }
 
-// usable returns an error that names missing requirements of this machine.
-func usable(version string) error {
+// prepare installs the packages that this machine lacks. An error names what else is missing.
+func prepare(ctx context.Context, version string) error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the image is made on linux/amd64, and this is %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
@@ -133,8 +133,13 @@ func usable(version string) error {
 	if _, err := os.Stat("/usr/include/seccomp.h"); err != nil { // runc is built with it
 		missing = append(missing, "libseccomp-dev")
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("programs are missing: install Debian's packages %s", strings.Join(missing, " "))
+	if len(missing) == 0 {
+		return nil
+	}
+	install := exec.CommandContext(ctx, filepath.Join(root, "hack", "tools", "packages"), strings.Fields(strings.Join(missing, " "))...)
+	install.Stderr = os.Stderr
+	if err := install.Run(); err != nil {
+		return fmt.Errorf("installing Debian's packages %s: %w", strings.Join(missing, " "), err)
 	}
 	return nil
 }
