@@ -17,12 +17,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// refusing are the checks whose errors say that clusterctl refuses the components.
+// refusing are the checks whose errors mean that clusterctl refuses the components.
 var refusing = []string{"components-parse", "variable-syntax", "namespace-single", "namespace-missing", "image-canonical", "ca-injection", "as-clusterctl"}
 
-// TestRefusalsAreClusterctls holds the errors of these checks, in all of their cases, against what
-// clusterctl prepares from the same components.
-func TestRefusalsAreClusterctls(t *testing.T) {
+// TestRefusalsMatchClusterctl checks, for all cases of these checks, that they report an error if and only if
+// clusterctl refuses the same components.
+func TestRefusalsMatchClusterctl(t *testing.T) {
 	for _, id := range refusing {
 		data, err := os.ReadFile(filepath.Join(pinned.Root(t), "testdata", "checks", id+".yaml"))
 		if err != nil {
@@ -41,7 +41,7 @@ func TestRefusalsAreClusterctls(t *testing.T) {
 				}
 				refusal, required := installed(t, r, file.Data)
 				if required {
-					return // whether a value fits is not for a test to say
+					return // the result depends on the values of the variables
 				}
 				var found []string
 				subject := &checks.Subject{Release: r}
@@ -51,7 +51,7 @@ func TestRefusalsAreClusterctls(t *testing.T) {
 						t.Fatal(err)
 					}
 					if err := check.Run(t.Context(), subject, func(f checks.Finding) {
-						// What has no kind gets past clusterctl, and is refused by every API server.
+						// clusterctl accepts an object without a kind; every API server refuses it.
 						if (f.Severity == checks.Error || (f.Severity == "" && check.Severity == checks.Error)) && (id != "components-parse" || f.Object == (manifest.Object{})) {
 							found = append(found, id+": "+f.Message)
 						}
@@ -60,14 +60,14 @@ func TestRefusalsAreClusterctls(t *testing.T) {
 					}
 				}
 				if (refusal != nil) != (len(found) > 0) {
-					t.Errorf("clusterctl says %v, and the checks say %q", refusal, found)
+					t.Errorf("clusterctl returns %v, the checks report %q", refusal, found)
 				}
 			})
 		}
 	}
 }
 
-// installed returns why clusterctl refuses a components YAML, and whether it asks for values.
+// installed returns clusterctl's error for a components YAML, and whether the YAML has variables without a default.
 func installed(t *testing.T, r *release.Release, raw []byte) (refusal error, required bool) {
 	t.Helper()
 	reader := config.NewMemoryReader()

@@ -13,32 +13,31 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// countingContext counts how often somebody asks whether it is done, and is done from one of them on.
+// countingContext counts the calls of Err, and cancels itself at one of them.
 type countingContext struct {
 	context.Context
 	cancel context.CancelFunc
-	looks  atomic.Int64
-	// last is the look at which it is cancelled; 0 is none.
-	last int64
+	calls  atomic.Int64
+	// cancelAt is the number of the call that cancels the context; 0 means that none does.
+	cancelAt int64
 }
 
-func newCountingContext(t *testing.T, last int64) *countingContext {
+func newCountingContext(t *testing.T, cancelAt int64) *countingContext {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	return &countingContext{Context: ctx, cancel: cancel, last: last}
+	return &countingContext{Context: ctx, cancel: cancel, cancelAt: cancelAt}
 }
 
 // Err implements context.Context.
 func (c *countingContext) Err() error {
-	if c.looks.Add(1) == c.last {
+	if c.calls.Add(1) == c.cancelAt {
 		c.cancel()
 	}
 	return c.Context.Err()
 }
 
-// TestCancelled cancels runs at several points: a run asks often whether it is cancelled, and ends where
-// it learns that it is.
+// TestCancelled cancels runs at several points: a run often checks whether it is cancelled, and then ends soon.
 func TestCancelled(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -60,19 +59,19 @@ func TestCancelled(t *testing.T) {
 	if _, err := run(whole); err != nil {
 		t.Fatal(err)
 	}
-	looks := whole.looks.Load()
-	// Each check, and more than one thing that is done with each template.
-	if least := int64(len(catalog.All()) + 3*copies); looks < least {
-		t.Errorf("a run asks %d times whether it is cancelled, want %d at least", looks, least)
+	calls := whole.calls.Load()
+	// At least one call for each check, and several for each template.
+	if least := int64(len(catalog.All()) + 3*copies); calls < least {
+		t.Errorf("a run calls Err %d times, want at least %d", calls, least)
 	}
 	for part := range int64(6) {
-		ctx := newCountingContext(t, 1+part*looks/8)
+		ctx := newCountingContext(t, 1+part*calls/8)
 		result, err := run(ctx)
 		if !errors.Is(err, context.Canceled) || result != nil {
-			t.Errorf("cancelled at look %d of %d, it gave %v, %v", ctx.last, looks, result, err)
+			t.Errorf("cancelled at call %d of %d, Run returns %v, %v", ctx.cancelAt, calls, result, err)
 		}
-		if after := ctx.looks.Load() - ctx.last; after > looks/8 {
-			t.Errorf("cancelled at look %d of %d, it asked %d times more", ctx.last, looks, after)
+		if after := ctx.calls.Load() - ctx.cancelAt; after > calls/8 {
+			t.Errorf("cancelled at call %d of %d, the run calls Err %d times more", ctx.cancelAt, calls, after)
 		}
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// caseFile is testdata/checks/<id>.yaml: how this repository's own release is edited so that the
-// check has to find something (bad) or has to stay silent (good).
+// caseFile is testdata/checks/<id>.yaml: edits of this repository's own release, in which the check has to find
+// something (bad) or nothing (good).
 type caseFile struct {
 	Bad  []checkCase `json:"bad"`
 	Good []checkCase `json:"good"`
@@ -34,21 +34,21 @@ type caseFile struct {
 // checkCase is one edited release.
 type checkCase struct {
 	Name string `json:"name"`
-	// Provider and Version stand for other than the own release's: "bootstrap-demo".
+	// Provider and Version replace those of the own release. Provider is a label, such as "bootstrap-demo".
 	Provider string `json:"provider"`
 	Version  string `json:"version"`
-	// Rename is another name for the provider.
+	// Rename replaces the provider's name.
 	Rename string `json:"rename"`
-	// Empty starts without files.
+	// Empty starts with a release without files.
 	Empty bool   `json:"empty"`
 	Edits []edit `json:"edits"`
-	// Previous are the edits that make the previous release of the own one.
+	// Previous are the edits that create the previous release from the own one.
 	Previous []edit `json:"previous"`
-	// With are releases of other providers that the release is checked with.
+	// With are releases of other providers that are checked together with the release.
 	With []checkCase `json:"with"`
-	// Tree has files of a source tree by path, the release file among them, that the release is made of.
+	// Tree has the files of the release's source tree by path, including the release file.
 	Tree map[string]string `json:"tree"`
-	// Dump is what is checked instead of a release: the objects of the namespace default of a dump.
+	// Dump is checked instead of a release: the objects in the namespace default of a dump.
 	Dump string `json:"dump"`
 	// Want has a text for each finding of the check: "<severity> <file> | <object> | <path> | <part of the message>".
 	// Parts at the end may be left out.
@@ -58,23 +58,23 @@ type checkCase struct {
 // edit changes one file, or one object of it.
 type edit struct {
 	File string `json:"file"`
-	// Write replaces the whole file, and makes it; Drop takes it out of the release.
+	// Write creates the file or replaces its content; Drop removes it from the release.
 	Write *string `json:"write"`
 	Drop  bool    `json:"drop"`
-	// Text replaces a text that occurs once.
+	// Text replaces a text that must occur exactly once.
 	Text *struct {
 		Old string `json:"old"`
 		New string `json:"new"`
 	} `json:"text"`
-	// Object is "Kind name", and picks the object that the rest is about.
+	// Object is "Kind name", and selects the object that the fields below edit.
 	Object string `json:"object"`
-	// Remove takes the object out.
+	// Remove removes the object.
 	Remove bool `json:"remove"`
-	// Set gives a field a value, Delete takes it out; Path has its steps, numbers for items of lists.
+	// Set sets a field, Delete removes it; Path has the steps to the field, numbers for items of lists.
 	Path   []any `json:"path"`
 	Set    any   `json:"set"`
 	Delete bool  `json:"delete"`
-	// Add puts YAML documents at the file's end, Repeat of them one after another.
+	// Add appends YAML documents to the file, Repeat times.
 	Add    string `json:"add"`
 	Repeat int    `json:"repeat"`
 }
@@ -122,7 +122,7 @@ func TestCases(t *testing.T) {
 		for _, c := range cases.Bad {
 			t.Run(check.ID+"/bad/"+c.Name, func(t *testing.T) {
 				if len(c.Want) == 0 {
-					t.Fatal("a bad case wants findings")
+					t.Fatal("the bad case has no want")
 				}
 				compareFindings(t, check.ID, c)
 			})
@@ -133,7 +133,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// compareFindings checks an edited release and compares what the check found with what the case wants.
+// compareFindings runs a check on an edited release and compares its findings with those of the case's Want.
 func compareFindings(t *testing.T, id string, c checkCase) {
 	t.Helper()
 	check, err := catalog.All().Find(id)
@@ -146,18 +146,18 @@ func compareFindings(t *testing.T, id string, c checkCase) {
 			f.Severity = check.Severity
 		}
 		if f.Message == "" || f.Fix == "" {
-			t.Errorf("a finding without message or fix: %+v", f)
+			t.Errorf("the finding has no message or no fix: %+v", f)
 		}
 		got := fmt.Sprintf("%s %s | %s | %s | %s", f.Severity, f.File, f.Object, f.Path, f.Message)
 		i := slices.IndexFunc(wanted, func(want string) bool { return isFinding(got, want) })
 		if i < 0 {
-			t.Errorf("not wanted: %s", got)
+			t.Errorf("unexpected finding: %s", got)
 			return
 		}
 		wanted = slices.Delete(wanted, i, i+1)
 	})
 	for _, want := range wanted {
-		t.Errorf("not found: %s", want)
+		t.Errorf("missing finding: %s", want)
 	}
 }
 
@@ -189,7 +189,7 @@ func (c checkCase) run(t *testing.T, check checks.Check, report checks.Report) {
 	}
 }
 
-// world checks the dump.
+// world returns the result of the checks of the dump.
 func (c checkCase) world(t *testing.T) *checks.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.yaml")
@@ -210,7 +210,7 @@ func (c checkCase) world(t *testing.T) *checks.Result {
 	return result
 }
 
-// subject returns the edited release, with the one before where the case has one.
+// subject returns the edited release, with the previous release if the case has one.
 func (c checkCase) subject(t *testing.T) *checks.Subject {
 	t.Helper()
 	subject := &checks.Subject{Release: c.apply(t)}
@@ -226,7 +226,7 @@ func (c checkCase) subject(t *testing.T) *checks.Subject {
 	return subject
 }
 
-// setSource writes the case's tree and gives it to a subject, with its provider's entry in the release file.
+// setSource writes the case's tree, and sets it and the provider's entry in the release file in the subject.
 func (c checkCase) setSource(t *testing.T, subject *checks.Subject) {
 	t.Helper()
 	dir := t.TempDir()
@@ -255,7 +255,7 @@ func (c checkCase) setSource(t *testing.T, subject *checks.Subject) {
 	}
 }
 
-// isFinding reports whether a finding is the wanted one: all parts are equal, and the last of four is contained.
+// isFinding reports whether a finding matches want: the fourth part must be contained, all others must be equal.
 func isFinding(got, want string) bool {
 	parts, wanted := strings.SplitN(got, " | ", 4), strings.SplitN(want, " | ", 4)
 	for i, part := range wanted {
@@ -269,7 +269,7 @@ func isFinding(got, want string) bool {
 	return true
 }
 
-// apply returns the own release with the case's edits, read from files as the command reads it.
+// apply returns the own release with the case's edits. It is read from files, as the command does.
 func (c checkCase) apply(t *testing.T) *release.Release {
 	t.Helper()
 	own, err := ownRelease()
@@ -311,7 +311,7 @@ func (c checkCase) apply(t *testing.T) *release.Release {
 	return releases[0]
 }
 
-// apply makes one edit.
+// apply applies one edit to the release.
 func (e edit) apply(t *testing.T, r *release.Release) {
 	t.Helper()
 	i := slices.IndexFunc(r.Files, func(f release.File) bool { return f.Name == e.File })
@@ -331,7 +331,7 @@ func (e edit) apply(t *testing.T, r *release.Release) {
 	case e.Text != nil:
 		text := string(r.Files[i].Data)
 		if n := strings.Count(text, e.Text.Old); n != 1 {
-			t.Fatalf("%s has %d times the text %q, and the edit is for one", e.File, n, e.Text.Old)
+			t.Fatalf("%s contains the text %q %d times, want once", e.File, e.Text.Old, n)
 		}
 		r.Files[i].Data = []byte(strings.Replace(text, e.Text.Old, e.Text.New, 1))
 	case e.Add != "":
@@ -349,7 +349,7 @@ func (e edit) editObject(t *testing.T, data []byte) []byte {
 	documents := strings.Split(string(data), separator)
 	for i, document := range documents {
 		if !strings.Contains(document, kind) || !strings.Contains(document, name) {
-			continue // reading what can't be it takes most of the time
+			continue // decoding all documents would take most of the time
 		}
 		var o unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
@@ -377,8 +377,8 @@ func (e edit) editObject(t *testing.T, data []byte) []byte {
 	return nil
 }
 
-// change sets or deletes the field at a path. A step into a list is the item's index, where the one
-// after the last adds an item, or a text that only this item holds.
+// change sets or deletes the field at a path. A step into a list is the item's index, or a value that only this
+// item contains. The index after the last one appends an item.
 func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 	t.Helper()
 	if len(path) == 0 {
@@ -390,9 +390,9 @@ func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 		if !ok {
 			t.Fatalf("path: %v isn't a field's name", path[0])
 		}
-		if _, there := parent[step]; remove && len(path) == 1 {
-			if !there {
-				t.Fatalf("path: there is no %s to delete", step)
+		if _, exists := parent[step]; remove && len(path) == 1 {
+			if !exists {
+				t.Fatalf("path: the field %s to delete is missing", step)
 			}
 			delete(parent, step)
 			return parent
@@ -417,7 +417,7 @@ func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 	return nil
 }
 
-// itemOf returns the index of the item of a list that a step of a path is about.
+// itemOf returns the index of the list item that a step of a path selects.
 func itemOf(t *testing.T, list []any, step any) int {
 	t.Helper()
 	if number, ok := step.(float64); ok && number >= 0 && int(number) <= len(list) {
@@ -425,19 +425,19 @@ func itemOf(t *testing.T, list []any, step any) int {
 	}
 	var found []int
 	for i, item := range list {
-		if holds(item, step) {
+		if contains(item, step) {
 			found = append(found, i)
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("path: %v isn't an index into a list of %d, and %d items hold it", step, len(list), len(found))
+		t.Fatalf("path: %v isn't an index into a list of %d, and %d items contain it, want 1", step, len(list), len(found))
 	}
 	return found[0]
 }
 
-// holds reports whether a value is, or holds anywhere, another one.
-func holds(value, wanted any) bool {
-	is := func(item any) bool { return holds(item, wanted) }
+// contains reports whether a value equals another one, or contains it at any depth.
+func contains(value, wanted any) bool {
+	is := func(item any) bool { return contains(item, wanted) }
 	switch value := value.(type) {
 	case map[string]any:
 		return slices.ContainsFunc(slices.Collect(maps.Values(value)), is)

@@ -15,13 +15,13 @@ import (
 
 var contextForBuild = context.Background()
 
-// TestList makes sure that every check says what it is.
+// TestList checks that every check has an ID, a group, a severity, a title, a source, a function and a page.
 func TestList(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	seen := map[string]bool{}
 	for _, c := range catalog.All() {
 		if !id.MatchString(c.ID) || seen[c.ID] {
-			t.Errorf("id %q is malformed or taken", c.ID)
+			t.Errorf("ID %q is malformed or not unique", c.ID)
 		}
 		seen[c.ID] = true
 		if c.Group == "" || c.Severity == "" || c.Title == "" || c.Source == "" || c.Run == nil && c.Group != checks.Ownership && c.ID != "suppression-unused" {
@@ -33,7 +33,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestOwnReleaseIsClean holds this repository's own provider to every check.
+// TestOwnReleaseIsClean runs every check on the release of this repository's own provider.
 func TestOwnReleaseIsClean(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -50,8 +50,8 @@ func TestOwnReleaseIsClean(t *testing.T) {
 	}
 }
 
-// TestOneFindingForOneCause checks that a report has one finding for what two templates share, and
-// that a file which clusterctl does not read has no errors.
+// TestOneFindingForOneCause checks that a report has one finding for a defect that two templates share, and
+// that a file that clusterctl does not read has no errors.
 func TestOneFindingForOneCause(t *testing.T) {
 	const (
 		secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"

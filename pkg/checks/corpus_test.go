@@ -19,7 +19,7 @@ import (
 // corpusUnit is a released provider of the corpus.
 type corpusUnit struct {
 	release *release.Release
-	// refused is what clusterctl says to `generate provider`, or "".
+	// refused is the error of `clusterctl generate provider`, or "".
 	refused string
 	result  *checks.Result
 }
@@ -29,7 +29,7 @@ var (
 	corpus     map[string]*corpusUnit
 )
 
-// corpusUnits returns the released providers of the corpus, checked, by label.
+// corpusUnits returns the released providers of the corpus with their check results, by label.
 func corpusUnits(t *testing.T) map[string]*corpusUnit {
 	t.Helper()
 	pinned.Corpus(t)
@@ -58,7 +58,7 @@ func checkCorpus(t *testing.T) map[string]*corpusUnit {
 		units[columns[0]] = unit
 	}
 	if len(units) < 25 {
-		t.Fatalf("the corpus has %d units, want 25", len(units))
+		t.Fatalf("the corpus has %d units, want at least 25", len(units))
 	}
 	started := time.Now()
 	var wait sync.WaitGroup
@@ -81,7 +81,7 @@ func checkCorpus(t *testing.T) map[string]*corpusUnit {
 	return units
 }
 
-// readCorpusUnit reads one version's folder.
+// readCorpusUnit returns the release in one version's folder.
 func readCorpusUnit(t *testing.T, corpus, label, version string) *release.Release {
 	t.Helper()
 	provider, err := release.ParseLabel(label)
@@ -108,7 +108,7 @@ func readCorpusUnit(t *testing.T, corpus, label, version string) *release.Releas
 	return r
 }
 
-// causes are what clusterctl's refusals say, and the check that names each.
+// causes maps parts of clusterctl's errors to the checks that report the same cause.
 var causes = map[string]string{
 	"repository name must be canonical":   "image-canonical",
 	`failed to read "metadata.yaml"`:      "metadata-present",
@@ -116,15 +116,15 @@ var causes = map[string]string{
 	"no more than one resource with Kind": "namespace-single",
 }
 
-// backedByMust are errors about what clusterctl accepts, each with the rule of the contract that it breaks.
+// backedByMust are the errors in units that clusterctl accepts, each with the contract's rule that the unit breaks.
 var backedByMust = []struct{ unit, id, rule string }{
 	{"control-plane-kamaji", "manager-container", "the container that executes the controller binary MUST be called manager"},
 	{"infrastructure-kubevirt", "contract-matches-crds", "the contract version for a release series must match the one that is declared in the CRDs"},
 	{"infrastructure-linode-linode", "contract-matches-crds", "the contract version for a release series must match the one that is declared in the CRDs"},
 }
 
-// foundIn are the units in which checks of components and CRDs find something. What an example of
-// the corpus' classes of defect is for is in its place here; all other units are traps.
+// foundIn are the units in which checks of components and CRDs find something. It includes the examples of all
+// classes of defects in the corpus; in all other units the checks must find nothing.
 var foundIn = map[string][]string{
 	"image-canonical":              {"bootstrap-k0smotron", "infrastructure-exoscale", "infrastructure-scaleway-scaleway", "infrastructure-vultr"},
 	"contract-matches-crds":        {"infrastructure-kubevirt", "infrastructure-linode-linode"},
@@ -158,17 +158,17 @@ var foundIn = map[string][]string{
 	"rbac-subject":               nil,
 	"rbac-role":                  nil,
 	"leader-election-permission": nil,
-	"aggregated-role":            nil, // all are in groups that core knows, or that it has nothing to do with
+	"aggregated-role":            nil, // all kinds are in groups that core's role covers, or that core does not access
 	"certificate-dns":            nil,
 	"certificate-issuer":         nil,
 	"crd-valid":                  nil,
 	"crd-name":                   nil, // one has the annotation
 	"crd-status-subresource":     nil,
 	"crd-storage-version":        nil,
-	"as-clusterctl":              nil, // what is refused has a name already
+	"as-clusterctl":              nil, // other checks report all of clusterctl's refusals
 }
 
-// aboutInstalling reports whether a check is about what `clusterctl generate provider` reads.
+// aboutInstalling reports whether a check is about files that `clusterctl generate provider` reads.
 func aboutInstalling(t *testing.T, id string) bool {
 	t.Helper()
 	check, err := catalog.All().Find(id)
@@ -178,7 +178,8 @@ func aboutInstalling(t *testing.T, id string) bool {
 	return check.Group == checks.Repository || check.Group == checks.Metadata || check.Group == checks.Components
 }
 
-// TestCorpusAgreesWithClusterctl holds errors against what clusterctl refuses and accepts.
+// TestCorpusAgreesWithClusterctl checks that units that clusterctl refuses have an error for the cause, and that
+// units that it accepts have errors only if they break a MUST.
 func TestCorpusAgreesWithClusterctl(t *testing.T) {
 	for label, unit := range corpusUnits(t) {
 		errors := map[string]bool{}
@@ -193,24 +194,24 @@ func TestCorpusAgreesWithClusterctl(t *testing.T) {
 				named = named || (strings.Contains(unit.refused, words) && errors[id])
 			}
 			if !named {
-				t.Errorf("%s: clusterctl refuses it, and no error names the cause: %s", label, unit.refused)
+				t.Errorf("%s: clusterctl refuses the unit, but no error reports the cause: %s", label, unit.refused)
 			}
 			continue
 		}
 		for id := range errors {
 			if !slices.ContainsFunc(backedByMust, func(b struct{ unit, id, rule string }) bool { return b.unit == label && b.id == id }) {
-				t.Errorf("%s: clusterctl accepts it, and %s is an error", label, id)
+				t.Errorf("%s: clusterctl accepts the unit, but %s is an error", label, id)
 			}
 		}
 	}
 }
 
-// TestCorpusFindings looks for every class of defect in its examples, and for silence everywhere else.
+// TestCorpusFindings checks that each check finds something in the listed units, and nothing in the others.
 func TestCorpusFindings(t *testing.T) {
 	requireFound(t, corpusUnits(t), foundIn)
 }
 
-// requireFound compares the units in which checks find something with those that are wanted.
+// requireFound compares the units in which checks find something with the wanted ones.
 func requireFound(t *testing.T, units map[string]*corpusUnit, wantedIn map[string][]string) {
 	t.Helper()
 	for id, wanted := range wantedIn {
@@ -227,7 +228,7 @@ func requireFound(t *testing.T, units map[string]*corpusUnit, wantedIn map[strin
 	}
 }
 
-// TestCorpusImageTags makes sure that images of sidecars, pinned to versions of their own, are left alone.
+// TestCorpusImageTags checks that image-tag does not report images of sidecars, which have their own versions.
 func TestCorpusImageTags(t *testing.T) {
 	for label, unit := range corpusUnits(t) {
 		for _, f := range unit.result.Findings {
@@ -238,7 +239,7 @@ func TestCorpusImageTags(t *testing.T) {
 	}
 }
 
-// TestCorpusPlaces makes sure that findings about objects say where they are.
+// TestCorpusPlaces checks that findings about objects have a file, a document, a line and a column.
 func TestCorpusPlaces(t *testing.T) {
 	for label, unit := range corpusUnits(t) {
 		for _, f := range unit.result.Findings {

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// TestFailure runs a check that fails between two others: the findings of all are there, and the error names
-// the check and the release.
+// TestFailure runs a check that fails between two others: the result has the findings of all three, and the error
+// names the check and the release.
 func TestFailure(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -32,20 +32,20 @@ func TestFailure(t *testing.T) {
 	result, err := list.Run(t.Context(), &checks.Subject{Release: own, Config: config})
 	var failure *checks.Failure
 	if !errors.As(err, &failure) || failure.Check != "second" || !errors.Is(err, broken) {
-		t.Fatalf("the error is %v", err)
+		t.Fatalf("error = %v, want a Failure of the check second that wraps %q", err, broken)
 	}
 	for _, part := range []string{"second", own.String(), "the disk is full", "check again"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error does not say %q: %v", part, err)
+			t.Errorf("the error does not contain %q: %v", part, err)
 		}
 	}
 	if result == nil || len(result.Findings) != 3 {
-		t.Errorf("the result is %+v, want the findings of the three checks, and not that a suppression of the second is unused", result)
+		t.Errorf("result = %+v, want the findings of the three checks, without suppression-unused for the second", result)
 	}
 }
 
-// TestUnreadableTree checks a release whose tree can't be read any more: that is an error of the check that
-// needs the tree, and not a finding in the release.
+// TestUnreadableTree checks a release whose source tree can't be read: the check that needs the tree returns an
+// error, not a finding in the release.
 func TestUnreadableTree(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -64,20 +64,20 @@ func TestUnreadableTree(t *testing.T) {
 	})
 	var failure *checks.Failure
 	if !errors.As(err, &failure) || failure.Check != "assets-complete" || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the error is %v, want that of assets-complete", err)
+		t.Errorf("error = %v, want a Failure of assets-complete", err)
 	}
 	if result == nil {
 		t.Fatal("the other checks have no result")
 	}
 	for _, f := range result.Findings {
 		if f.ID == "assets-complete" {
-			t.Errorf("the tree that can't be read is a finding: %s", f.Message)
+			t.Errorf("the unreadable tree is reported as a finding: %s", f.Message)
 		}
 	}
 }
 
-// TestCancelledCheck cancels while a check waits: the run ends with the error of the context, whether the
-// check returns it or not, and the checks behind it don't run.
+// TestCancelledCheck cancels the context while a check waits: the run ends with the context's error, whether the
+// check returns it or not, and the checks after it don't run.
 func TestCancelledCheck(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -85,33 +85,33 @@ func TestCancelledCheck(t *testing.T) {
 	}
 	for name, returned := range map[string]func(ctx context.Context) error{
 		"returned": context.Context.Err,
-		"not told": func(context.Context) error { return nil },
+		"ignored":  func(context.Context) error { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			ranOn := false
+			nextRan := false
 			list := checks.List{
 				{ID: "waits", Run: func(ctx context.Context, _ *checks.Subject, _ checks.Report) error {
 					cancel()
 					<-ctx.Done()
 					return returned(ctx)
 				}},
-				{ID: "behind", Run: func(context.Context, *checks.Subject, checks.Report) error {
-					ranOn = true
+				{ID: "next", Run: func(context.Context, *checks.Subject, checks.Report) error {
+					nextRan = true
 					return nil
 				}},
 			}
 			result, err := list.Run(ctx, &checks.Subject{Release: own})
 			var failure *checks.Failure
-			if !errors.Is(err, context.Canceled) || errors.As(err, &failure) || result != nil || ranOn {
-				t.Errorf("result %v, error %v, the check behind ran: %v", result, err, ranOn)
+			if !errors.Is(err, context.Canceled) || errors.As(err, &failure) || result != nil || nextRan {
+				t.Errorf("result = %v, error = %v, the next check ran: %v", result, err, nextRan)
 			}
 		})
 	}
 }
 
-// TestCancelledChecksFindNothing runs each check with a context that has ended: what a check can't look at is
-// not a finding. Those that render templates or ask clusterctl's code return the context's error.
+// TestCancelledChecksFindNothing runs each check with a cancelled context: a check reports no finding for input
+// that it can't read. Checks that render templates or call clusterctl's code return the context's error.
 func TestCancelledChecksFindNothing(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -128,17 +128,17 @@ func TestCancelledChecksFindNothing(t *testing.T) {
 		found := len(findingsOf(t, check, live))
 		err := check.Run(cancelled, &checks.Subject{Release: own, Previous: own}, func(f checks.Finding) {
 			if found--; found < 0 {
-				t.Errorf("cancelled, %s finds: %s", check.ID, f.Message)
+				t.Errorf("with a cancelled context, %s reports: %s", check.ID, f.Message)
 			}
 		})
 		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled, %s fails: %v", check.ID, err)
+			t.Errorf("with a cancelled context, %s returns %v, want %v", check.ID, err, context.Canceled)
 		}
 		stopped[check.ID] = err != nil
 	}
 	for _, id := range []string{"as-clusterctl", "crd-valid", "template-rendered", "template-schema", "clusterclass-admission", "clusterclass-topology", "orphan", "crd-update-refused", "class-changed"} {
 		if !stopped[id] {
-			t.Errorf("cancelled, %s returns no error", id)
+			t.Errorf("with a cancelled context, %s returns no error", id)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// TestFold compares the findings that a report shows with how many places each of them has.
+// TestFold checks how findings are merged: want is the number of places of each merged finding.
 func TestFold(t *testing.T) {
 	at := func(file, path string, line int) manifest.Place {
 		return manifest.Place{File: file, Path: path, Line: line, Object: manifest.Object{Kind: "Secret"}}

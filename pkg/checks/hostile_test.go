@@ -16,11 +16,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// oddValues stand where checks look for something else.
+// oddValues are values of types that checks do not expect.
 var oddValues = []any{nil, "", "$", "${A}", "$(A)", "a/b/c", int64(-1), true, []any{}, []any{nil, "a", []any{}}, map[string]any{}, map[string]any{"a": nil}}
 
-// TestHostileComponents makes sure that no check stumbles over fields of other types than theirs:
-// what is checked comes from strangers.
+// TestHostileComponents checks that no check panics or fails on fields of unexpected types: releases are
+// untrusted input.
 func TestHostileComponents(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -37,7 +37,7 @@ func TestHostileComponents(t *testing.T) {
 		for _, o := range objects {
 			edited := unstructured.Unstructured{Object: o.DeepCopy().Object}
 			if edited.GetKind() == "CustomResourceDefinition" && random.IntN(4) > 0 {
-				continue // they are large, and a few are as good as all
+				continue // they are large, and a few are enough
 			}
 			for range 1 + random.IntN(2) {
 				spoil(random, edited.Object)
@@ -98,7 +98,7 @@ func TestHostileTemplates(t *testing.T) {
 	}
 }
 
-// spoilDocuments spoils the objects of a file with a ClusterResourceSet and a Secret more.
+// spoilDocuments spoils the objects of a file, to which it adds a ClusterResourceSet and a Secret.
 func spoilDocuments(t *testing.T, random *rand.Rand, data []byte) []byte {
 	t.Helper()
 	const more = `
@@ -131,7 +131,7 @@ type: Opaque
 	return []byte(strings.Join(documents, "---\n"))
 }
 
-// spoil puts an odd value in the place of a random field.
+// spoil replaces a random field with an odd value.
 func spoil(random *rand.Rand, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -158,10 +158,10 @@ func spoil(random *rand.Rand, value any) {
 	}
 }
 
-// hostileTexts are files that cost more than they seem to, or that are not text.
+// hostileTexts are files that are expensive to process, or that are not valid text or YAML.
 var hostileTexts = []struct {
 	name, text string
-	// fine says that a template may look like that.
+	// fine is true if the text is valid in a template.
 	fine bool
 }{
 	{name: "aliases of aliases", text: header + "a: &a [x,x,x,x,x,x,x,x,x]\n" + aliases(12)},
@@ -184,7 +184,7 @@ var hostileTexts = []struct {
 
 const header = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 
-// aliases returns lists of nine aliases each of the list before.
+// aliases returns nested lists, each with nine aliases of the list before it.
 func aliases(levels int) string {
 	var text strings.Builder
 	for i := range levels {
@@ -193,7 +193,7 @@ func aliases(levels int) string {
 	return text.String()
 }
 
-// numbered returns a line for each number, which it has twice.
+// numbered returns a line for each number below count; the format line takes the number twice.
 func numbered(count int, line string) string {
 	var text strings.Builder
 	for i := range count {
@@ -202,7 +202,7 @@ func numbered(count int, line string) string {
 	return text.String()
 }
 
-// TestHostileFiles: whatever is in a file, the checks end, and say something of the file.
+// TestHostileFiles checks that the checks end and report the file, whatever a file contains.
 func TestHostileFiles(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -221,9 +221,9 @@ func TestHostileFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				said := slices.ContainsFunc(result.Findings, func(f checks.Finding) bool { return f.File == name })
-				if fine := hostile.fine && release.IsClusterTemplate(name); !said && !fine {
-					t.Errorf("nothing is said of the file; all findings: %v", result.Findings)
+				reported := slices.ContainsFunc(result.Findings, func(f checks.Finding) bool { return f.File == name })
+				if fine := hostile.fine && release.IsClusterTemplate(name); !reported && !fine {
+					t.Errorf("no finding is about the file; all findings: %v", result.Findings)
 				}
 				for _, f := range result.Findings {
 					if len(f.Message) > 10_000 {

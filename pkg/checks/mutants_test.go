@@ -16,12 +16,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
-var mutants = flag.Bool("mutants", false, "print the matrix of planted defects and what finds them")
+var mutants = flag.Bool("mutants", false, "print the matrix of planted defects and the checks that find them")
 
-// TestMutants plants every bad case into the own release and prints a matrix: how many forms of a
-// defect were planted, how many the right check found, and which other checks spoke up.
+// TestMutants applies every bad case to the own release and prints a matrix: how many forms of a defect were
+// planted, how many of them the right check found, and which other checks have findings.
 //
-// TestCases covers the same; this test is for people, who run it with `make mutants`.
+// TestCases covers the same cases; this test prints them for people, with `make mutants`.
 func TestMutants(t *testing.T) {
 	if !*mutants {
 		return

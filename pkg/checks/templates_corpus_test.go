@@ -13,20 +13,20 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// templateErrors are the errors in templates that clusterctl accepts, each by a MUST of the contract.
+// templateErrors are the errors in templates that clusterctl accepts: each breaks a MUST of the contract.
 var templateErrors = map[string]string{
 	// "The cluster template YAML MUST assume the target namespace already exists."
 	"template-namespace-object": "infrastructure-harvester-harvester",
 }
 
-// blockValued are the templates that clusterctl refuses only for the word that stands for a block.
+// blockValued are the templates that clusterctl refuses only because a block-valued variable is set to a word.
 var blockValued = map[string]bool{
 	"infrastructure-metal3/cluster-template.yaml":                   true,
 	"infrastructure-harvester-harvester/cluster-template-dhcp.yaml": true,
 }
 
-// TestTemplatesOfTheCorpus checks every template of the corpus: what clusterctl refuses has an error
-// or, for block-valued variables, a note; what it accepts has no error that no MUST backs.
+// TestTemplatesOfTheCorpus checks every template of the corpus: a template that clusterctl refuses has an error
+// or, for block-valued variables, a note. A template that it accepts has errors only if it breaks a MUST.
 func TestTemplatesOfTheCorpus(t *testing.T) {
 	corpus := pinned.Corpus(t)
 	refused := readFailures(t, filepath.Join(corpus, "generate-cluster-failures.tsv"))
@@ -49,7 +49,7 @@ func TestTemplatesOfTheCorpus(t *testing.T) {
 				found[file] = f.Severity
 			}
 			if f.Severity == checks.Error && !refused[file] && templateErrors[f.ID] != r.Provider.Label() {
-				t.Errorf("%s: %s: clusterctl accepts the template, and no MUST backs the error: %s", file, f.ID, f.Message)
+				t.Errorf("%s: %s: an error in an accepted template that breaks no MUST: %s", file, f.ID, f.Message)
 			}
 		}
 		for file := range refused {
@@ -61,14 +61,14 @@ func TestTemplatesOfTheCorpus(t *testing.T) {
 				want = checks.Note
 			}
 			if found[file] != want {
-				t.Errorf("%s: clusterctl refuses it, and the finding is %q, want %q", file, found[file], want)
+				t.Errorf("%s: clusterctl refuses the template; the finding's severity is %q, want %q", file, found[file], want)
 			}
 		}
 	}
 }
 
-// foundInTemplates are the units in which checks of templates and classes find something, each looked
-// at; all other units are traps.
+// foundInTemplates are the units in which checks of templates and classes find something. Each finding was
+// reviewed; in all other units the checks must find nothing.
 var foundInTemplates = map[string][]string{
 	"template-variable-syntax": nil,
 	// A script without the default of the pod network; sizes and networks with two defaults.
@@ -78,8 +78,8 @@ var foundInTemplates = map[string][]string{
 	"template-cluster-scoped-object": {"infrastructure-aws"},
 	"template-ref-namespace":         {"infrastructure-kubevirt"},
 	"template-ref-kind":              nil, // add-ons of another provider are in a group of the core's
-	"template-unreferenced-object":   nil, // Linode's class misses its templates by their names, and clusterclass-ref-resolves says so
-	// ConfigMaps that the templates do not have; a Secret that a controller makes is listed in another.
+	"template-unreferenced-object":   nil, // clusterclass-ref-resolves reports the wrong names in Linode's class
+	// ConfigMaps that the templates do not have; another template lists a Secret that a controller creates.
 	"template-resource-set": {"infrastructure-harvester-harvester", "infrastructure-ionoscloud"},
 	"template-secret-owner": {
 		"infrastructure-harvester-harvester", "infrastructure-ionoscloud", "infrastructure-k8sproxmox", "infrastructure-scaleway-scaleway",
@@ -89,7 +89,7 @@ var foundInTemplates = map[string][]string{
 	"assets-complete":                   nil, // their trees are unknown
 }
 
-// TestCorpusTemplateFindings looks for what the checks of templates find, and for silence everywhere else.
+// TestCorpusTemplateFindings checks that the checks of templates find something in the listed units only.
 func TestCorpusTemplateFindings(t *testing.T) {
 	requireFound(t, corpusUnits(t), foundInTemplates)
 }

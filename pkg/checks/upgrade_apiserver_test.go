@@ -31,8 +31,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// refusedUpgrades are the checks whose errors say that an API server refuses what clusterctl upgrade
-// does to an object that stays, with the kinds that they are about.
+// refusedUpgrades are the checks whose errors predict that the API server refuses to patch an object that
+// clusterctl upgrade does not delete, with the kinds of these objects.
 var refusedUpgrades = map[string][]string{
 	"crd-version-removed":     {"CustomResourceDefinition"},
 	"crd-scope-changed":       {"CustomResourceDefinition"},
@@ -43,11 +43,11 @@ var refusedUpgrades = map[string][]string{
 	"immutable-field-changed": {"PriorityClass", "RuntimeClass", "StorageClass", "CSIDriver"},
 }
 
-// TestRefusedUpgradesAreTheAPIServers plays, for all cases of these checks, what clusterctl upgrade
-// does to the objects that it does not delete, on a real API server: the components of the release
-// before are created, those of the new one are patched over them by JSON merge, both as clusterctl's
-// own code makes them. The API server refuses something where there is an error, and only there.
-func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
+// TestRefusedUpgradesMatchAPIServer repeats, for all cases of these checks, on a real API server what clusterctl
+// upgrade does to the objects that it does not delete: it creates the components of the previous release and
+// patches those of the new one over them by JSON merge, both as prepared by clusterctl's own code. The API server
+// refuses a patch if and only if a check reports an error.
+func TestRefusedUpgradesMatchAPIServer(t *testing.T) {
 	prerequisite.APIServer(t)
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
@@ -102,15 +102,15 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 					}
 				}
 				if predicted != (refusal != nil) {
-					t.Errorf("the checks predict a refusal: %v; the API server says %v", predicted, refusal)
+					t.Errorf("the checks predict a refusal: %v; the API server returns %v", predicted, refusal)
 				}
 			})
 		}
 	}
 }
 
-// TestPlaceholderOnCreate creates objects with an invalid caBundle: the API server takes them, so that
-// cert-manager can replace it. A CRD is not established until then.
+// TestPlaceholderOnCreate creates objects with an invalid caBundle: the API server accepts them, so that
+// cert-manager can replace the caBundle. Until then a CRD is not established.
 func TestPlaceholderOnCreate(t *testing.T) {
 	prerequisite.APIServer(t)
 	environment := &envtest.Environment{}
@@ -152,14 +152,14 @@ func TestPlaceholderOnCreate(t *testing.T) {
 	})
 }
 
-// changesNothing reports whether an object is installed as it is written, and both releases have the same.
+// changesNothing reports whether both releases have the same object and nothing is injected into it.
 func changesNothing(before, after unstructured.Unstructured) bool {
-	_, converted, _ := unstructured.NestedMap(before.Object, "spec", "conversion", "webhook") // which has a CA in a cluster
+	_, converted, _ := unstructured.NestedMap(before.Object, "spec", "conversion", "webhook") // may have an injected CA
 	return !converted && equality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
-// deletedByClusterctl reports whether clusterctl upgrade deletes a cluster-scoped object before it makes
-// the new one.
+// deletedByClusterctl reports whether clusterctl upgrade deletes a cluster-scoped object before it creates the
+// new one.
 // Source: clusterctl, client/cluster components.go, Delete.
 func deletedByClusterctl(o unstructured.Unstructured) bool {
 	return o.GetKind() != "CustomResourceDefinition" && strings.HasPrefix(o.GetName(), "caplv-system-")
@@ -171,7 +171,7 @@ func installable(t *testing.T, r *release.Release) []unstructured.Unstructured {
 	return installableIn(t, r, "")
 }
 
-// installableIn is installable with a namespace in place of the release's own.
+// installableIn is like installable, with another target namespace. "" is the release's own namespace.
 func installableIn(t *testing.T, r *release.Release, namespace string) []unstructured.Unstructured {
 	t.Helper()
 	reader := config.NewMemoryReader()
@@ -193,8 +193,8 @@ func installableIn(t *testing.T, r *release.Release, namespace string) []unstruc
 	return components.Objs()
 }
 
-// patched creates an object, patches another over it as clusterctl does, and returns what the API
-// server says to that.
+// patched creates an object, patches another over it as clusterctl does, and returns the API server's error for
+// the patch.
 func patched(t *testing.T, c client.Client, group string, before, after unstructured.Unstructured) error {
 	t.Helper()
 	before, after = inGroup(t, before, group), inGroup(t, after, group)
@@ -209,14 +209,14 @@ func patched(t *testing.T, c client.Client, group string, before, after unstruct
 		t.Fatalf("patching %s %s: %v", after.GetKind(), after.GetName(), err)
 	}
 	if before.GetKind() != "CustomResourceDefinition" {
-		if gone := client.IgnoreNotFound(c.Delete(t.Context(), &before)); gone != nil {
-			t.Fatal(gone)
+		if err := client.IgnoreNotFound(c.Delete(t.Context(), &before)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return err
 }
 
-// injectCA writes a CA into a definition that is annotated for it, as cert-manager does.
+// injectCA writes a CA into a CRD that is annotated for injection, as cert-manager does.
 func injectCA(t *testing.T, c client.Client, o unstructured.Unstructured) {
 	t.Helper()
 	if o.GetKind() != "CustomResourceDefinition" || o.GetAnnotations()["cert-manager.io/inject-ca-from"] == "" {
@@ -242,8 +242,8 @@ func injectCA(t *testing.T, c client.Client, o unstructured.Unstructured) {
 	}
 }
 
-// inGroup returns an object with a group of its own in the place of the provider's: it takes an API
-// server long to delete a definition, and the next case needs the name.
+// inGroup returns an object with another group instead of the provider's: the API server takes long to delete a
+// CRD, and the next case needs its name.
 func inGroup(t *testing.T, o unstructured.Unstructured, group string) unstructured.Unstructured {
 	t.Helper()
 	if o.GetKind() != "CustomResourceDefinition" {
@@ -260,7 +260,7 @@ func inGroup(t *testing.T, o unstructured.Unstructured, group string) unstructur
 	return moved
 }
 
-// waitEstablished waits until a definition is in force: what can't be changed can be until then.
+// waitEstablished waits until a CRD is established: until then the API server allows changes that it refuses later.
 func waitEstablished(t *testing.T, c client.Client, o unstructured.Unstructured) {
 	t.Helper()
 	if o.GetKind() != "CustomResourceDefinition" {
@@ -279,12 +279,12 @@ func waitEstablished(t *testing.T, c client.Client, o unstructured.Unstructured)
 	})
 }
 
-// waitFor waits until something is so.
-func waitFor(t *testing.T, isSo func() bool) {
+// waitFor waits until condition returns true.
+func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !isSo(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it takes too long")
+			t.Fatal("the condition is still false after 30 seconds")
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
-// TestUpgradeCauses upgrades releases in which one change has an effect on several objects: a report
-// has one finding for it, with all its places.
+// TestUpgradeCauses checks upgrades in which one change affects several objects: the report has one finding for
+// the change, with all its places.
 func TestUpgradeCauses(t *testing.T) {
 	const spec = "path: [spec, versions, 0, schema, openAPIV3Schema, properties, spec, properties"
 	const before = "previous: [{file: NOTES.md, write: before}]\nedits:\n"
@@ -50,7 +50,7 @@ func TestUpgradeCauses(t *testing.T) {
 				}
 			}
 			if len(places) != 1 || places[0] != tc.places {
-				t.Errorf("the findings have %v places, want one with %d", places, tc.places)
+				t.Errorf("places of each finding = %v, want [%d]", places, tc.places)
 			}
 		})
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestUpgradeToTheSameIsSilent upgrades every release of the corpus to itself: nothing changed, so
-// no check of an upgrade may find anything.
-func TestUpgradeToTheSameIsSilent(t *testing.T) {
+// TestUpgradeToSameReleaseHasNoFindings upgrades every release of the corpus to itself: nothing changes, so the
+// checks of an upgrade must find nothing.
+func TestUpgradeToSameReleaseHasNoFindings(t *testing.T) {
 	for label, unit := range corpusUnits(t) {
 		for _, f := range upgradeFindings(t, &checks.Subject{Release: unit.release, Previous: unit.release}) {
 			t.Errorf("%s: %s %s: %s", label, f.ID, f.Path, f.Message)
@@ -24,7 +24,7 @@ func TestUpgradeToTheSameIsSilent(t *testing.T) {
 	}
 }
 
-// upgradeFindings runs the checks of an upgrade.
+// upgradeFindings returns the findings of all checks of an upgrade.
 func upgradeFindings(t *testing.T, s *checks.Subject) []checks.Finding {
 	t.Helper()
 	var found []checks.Finding
@@ -36,7 +36,7 @@ func upgradeFindings(t *testing.T, s *checks.Subject) []checks.Finding {
 	return found
 }
 
-// findingsOf returns what a check finds.
+// findingsOf returns the findings of a check.
 func findingsOf(t *testing.T, check checks.Check, s *checks.Subject) []checks.Finding {
 	t.Helper()
 	var found []checks.Finding
@@ -52,15 +52,14 @@ func findingsOf(t *testing.T, check checks.Check, s *checks.Subject) []checks.Fi
 // oneChange is a change of one thing in a release.
 type oneChange struct {
 	name string
-	// change changes an object and says whether there was something to change; the object is gone where
-	// it returns nil.
+	// change returns the changed object, or nil to remove it, and reports whether it changed anything.
 	change func(o object) (object, bool)
-	// want is the check that has to report the object, and also are those that may report more.
-	want string
-	also []string
+	// want is the check that has to report the object; alsoReports are other checks that may report it.
+	want        string
+	alsoReports []string
 }
 
-// ofKind returns a change of the objects of a kind, which says whether it did something.
+// ofKind returns a change function that applies change to the objects of a kind.
 func ofKind(kind string, change func(o object) bool) func(o object) (object, bool) {
 	return func(o object) (object, bool) { return o, o["kind"] == kind && change(o) }
 }
@@ -74,8 +73,8 @@ func field(o object, path ...string) object {
 
 func byWebhook(o object) bool { return field(o, "spec", "conversion")["strategy"] == "Webhook" }
 
-// storedSpec returns the schema of the spec in the version that a definition stores, or nil if it takes
-// fields that it does not name.
+// storedSpec returns the schema of the spec in the version that a CRD stores, or nil if the schema preserves unknown
+// fields.
 func storedSpec(o object) object {
 	for _, v := range crdVersions(o) {
 		if v.(object)["storage"] == true {
@@ -91,7 +90,7 @@ func storedSpec(o object) object {
 var crdKind = "CustomResourceDefinition"
 
 var oneChanges = []oneChange{
-	{name: "a field is gone", want: "crd-field-removed", change: ofKind(crdKind, func(o object) bool {
+	{name: "removed field", want: "crd-field-removed", change: ofKind(crdKind, func(o object) bool {
 		properties := field(storedSpec(o), "properties")
 		required, _ := storedSpec(o)["required"].([]any)
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -101,8 +100,8 @@ var oneChanges = []oneChange{
 			}
 		}
 		return false
-	}), also: []string{"crd-validation-narrowed", "crd-default-changed"}},
-	{name: "a field is required", want: "crd-field-required", change: ofKind(crdKind, func(o object) bool {
+	}), alsoReports: []string{"crd-validation-narrowed", "crd-default-changed"}},
+	{name: "required field", want: "crd-field-required", change: ofKind(crdKind, func(o object) bool {
 		spec := storedSpec(o)
 		properties, _ := spec["properties"].(object)
 		if properties == nil {
@@ -118,7 +117,7 @@ var oneChanges = []oneChange{
 		spec["scope"] = map[any]string{"Namespaced": "Cluster", "Cluster": "Namespaced"}[spec["scope"]]
 		return true
 	})},
-	{name: "the stored version is gone", want: "crd-version-removed", change: ofKind(crdKind, func(o object) bool {
+	{name: "removed stored version", want: "crd-version-removed", change: ofKind(crdKind, func(o object) bool {
 		for i, v := range crdVersions(o) {
 			if v.(object)["storage"] == true && len(crdVersions(o)) > 1 {
 				versions := slices.Delete(slices.Clone(crdVersions(o)), i, i+1)
@@ -131,9 +130,9 @@ var oneChanges = []oneChange{
 	})},
 	{name: "no CRD", want: "crd-removed", change: func(o object) (object, bool) { return nil, o["kind"] == crdKind }},
 	{name: "no conversion webhook", want: "conversion-removed", change: ofKind(crdKind, func(o object) bool {
-		was := byWebhook(o)
+		hadWebhook := byWebhook(o)
 		field(o, "spec")["conversion"] = object{"strategy": "None"}
-		return was
+		return hadWebhook
 	})},
 	{name: "a conversion webhook by URL", want: "crd-update-refused", change: ofKind(crdKind, func(o object) bool {
 		if !byWebhook(o) || field(o, "spec", "conversion", "webhook", "clientConfig", "service") == nil {
@@ -164,30 +163,30 @@ var oneChanges = []oneChange{
 	{name: "no ClusterRole", want: "object-left", change: func(o object) (object, bool) { return nil, o["kind"] == "ClusterRole" }},
 }
 
-// TestUpgradeOfOneChange changes one thing in releases of the corpus: the check that is about it reports
-// the object, and no other check of an upgrade reports anything. Each change is made in some units.
+// TestUpgradeOfOneChange changes one thing in releases of the corpus: the check for this change reports the object,
+// and no other check of an upgrade reports anything. Each change is tried in up to four units.
 func TestUpgradeOfOneChange(t *testing.T) {
 	labels := slices.Sorted(maps.Keys(corpusUnits(t)))
 	for i, c := range oneChanges {
 		t.Run(c.name, func(t *testing.T) {
-			made := 0
+			tried := 0
 			for j := range labels {
 				label := labels[(i*7+j)%len(labels)]
 				if before, after, name := withOneChange(t, corpus[label].release, c); name != "" {
 					c.compare(t, label, name, &checks.Subject{Release: after, Previous: before})
-					if made++; made == 4 {
+					if tried++; tried == 4 {
 						return
 					}
 				}
 			}
-			if made == 0 {
-				t.Error("no release of the corpus has what the change is about")
+			if tried == 0 {
+				t.Error("no release of the corpus has an object that can be changed")
 			}
 		})
 	}
 }
 
-// compare runs the checks of an upgrade that changes one object.
+// compare compares the findings of an upgrade that changes one object with the wanted check.
 func (c oneChange) compare(t *testing.T, label, name string, s *checks.Subject) {
 	t.Helper()
 	found := upgradeFindings(t, s)
@@ -203,19 +202,19 @@ func (c oneChange) compare(t *testing.T, label, name string, s *checks.Subject) 
 		t.Errorf("%s: %s does not report %s", label, c.want, name)
 	}
 	for _, f := range found {
-		if f.ID != c.want && !slices.Contains(c.also, f.ID) || !isAbout(f) {
+		if f.ID != c.want && !slices.Contains(c.alsoReports, f.ID) || !isAbout(f) {
 			t.Errorf("%s, %s changed: %s reports %s: %s", label, name, f.ID, f.Object, f.Message)
 		}
 	}
 }
 
-// withOneChange returns a release twice, the second time with a change of the first object that can have
-// it, and the kind and name of that object; "" if there is none. Both are written the same way.
+// withOneChange returns a release, the release with a change of the first object to which the change applies, and
+// the kind and name of that object, or "" if there is none. Both releases are encoded the same way.
 func withOneChange(t *testing.T, r *release.Release, c oneChange) (before, after *release.Release, name string) {
 	t.Helper()
 	subject := &checks.Subject{Release: r}
 	if _, err := subject.Components(); err != nil {
-		return nil, nil, "" // a check of its own says so
+		return nil, nil, "" // another check reports it
 	}
 	var old, now strings.Builder
 	for _, d := range subject.Objects() {
@@ -243,7 +242,7 @@ func documentOf(t *testing.T, o object) string {
 	return "---\n" + string(data)
 }
 
-// withComponents returns a release with another text of its components.
+// withComponents returns a copy of a release with another components YAML.
 func withComponents(r *release.Release, text string) *release.Release {
 	other := &release.Release{Provider: r.Provider, Version: r.Version, Files: slices.Clone(r.Files)}
 	for i := range other.Files {

@@ -21,10 +21,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
-// TestLeftObjectsAreThoseOfClusterctl plays, for all cases of object-left, the first half of an upgrade on
-// a real API server: the previous release is created, and deleted as clusterctl upgrade does, both by
-// clusterctl's own code. What is still there and not in the new release is what the check has to name.
-func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
+// TestLeftObjectsMatchClusterctl runs, for all cases of object-left, the first half of an upgrade on a real API
+// server: clusterctl's own code creates the previous release, and deletes it as clusterctl upgrade does. The check
+// has to report the objects that still exist and are not in the new release.
+func TestLeftObjectsMatchClusterctl(t *testing.T) {
 	prerequisite.APIServer(t)
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
@@ -78,7 +78,7 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 				t.Skip("clusterctl can't read the new release")
 			}
 			before := slices.DeleteFunc(installable(t, subject.Previous), func(o unstructured.Unstructured) bool {
-				// cert-manager is not there, and of CRDs another check tells
+				// cert-manager is not installed, and another check reports CRDs
 				_, err := known.ServerResourcesForGroupVersion(o.GetAPIVersion())
 				return err != nil || o.GetKind() == "CustomResourceDefinition"
 			})
@@ -93,9 +93,9 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 			after := installable(t, subject.Release)
 			want := []string{}
 			for _, o := range before {
-				there := &unstructured.Unstructured{}
-				there.SetGroupVersionKind(o.GroupVersionKind())
-				if o.GetKind() == "Namespace" || c.Get(t.Context(), client.ObjectKeyFromObject(&o), there) != nil || there.GetDeletionTimestamp() != nil {
+				existing := &unstructured.Unstructured{}
+				existing.SetGroupVersionKind(o.GroupVersionKind())
+				if o.GetKind() == "Namespace" || c.Get(t.Context(), client.ObjectKeyFromObject(&o), existing) != nil || existing.GetDeletionTimestamp() != nil {
 					continue
 				}
 				stays := slices.ContainsFunc(after, func(a unstructured.Unstructured) bool {
@@ -104,7 +104,7 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 				if !stays {
 					want = append(want, o.GetKind()+" "+o.GetName())
 				}
-				if err := c.Delete(t.Context(), there); err != nil {
+				if err := c.Delete(t.Context(), existing); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -115,12 +115,12 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 			slices.Sort(want)
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("left (-clusterctl +check):\n%s", diff)
+				t.Errorf("remaining objects (-clusterctl +check):\n%s", diff)
 			}
 			left += len(want)
 		})
 	}
 	if left < len(cases.Bad) {
-		t.Errorf("clusterctl left %d objects in all cases, want at least one in each of the %d bad ones", left, len(cases.Bad))
+		t.Errorf("%d objects remained in all cases, want at least one for each of the %d bad cases", left, len(cases.Bad))
 	}
 }

@@ -20,21 +20,21 @@ const parityNamespace = "parity-system"
 
 var parityProvider = release.Provider{Name: "parity", Type: clusterctlv1.InfrastructureProviderType}
 
-// object is an object as the YAML of a release has it.
+// object is an object of a release, decoded from YAML.
 type object = map[string]any
 
-// upgradePair is a release and the one after it, made at random.
+// upgradePair is two successive releases, generated at random.
 type upgradePair struct {
 	seed          uint64
 	before, after *release.Release
 }
 
-// pairMaker makes the objects of a pair.
+// pairMaker generates the objects of a pair.
 type pairMaker struct {
 	*rand.Rand
-	// prefix is in all names, so that pairs share an API server.
+	// prefix is part of all names, so that several pairs can share an API server.
 	prefix string
-	// ca is a certificate that a release may have in its caBundle.
+	// ca is a CA certificate that some of the caBundle fields contain.
 	ca []byte
 }
 
@@ -81,15 +81,15 @@ func (m *pairMaker) release(t *testing.T, version string, objects []object) *rel
 	return r
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true with a probability of percent/100.
 func (m *pairMaker) chance(percent int) bool { return m.IntN(100) < percent }
 
-// one returns one of some values.
+// one returns one of the values, chosen at random.
 func one[T any](m *pairMaker, values ...T) T { return values[m.IntN(len(values))] }
 
 // objects returns the objects of a release.
 func (m *pairMaker) objects() []object {
-	// The manager's account also says in which namespace a release is that has no Namespace.
+	// The manager's ServiceAccount also determines the namespace of a release without a Namespace object.
 	all := []object{{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": m.prefix + "-manager", "namespace": parityNamespace}}}
 	all = append(all, m.crd(0))
 	if m.chance(30) {
@@ -115,7 +115,7 @@ func (m *pairMaker) changed(before []object) []object {
 		isCRD := o["kind"] == "CustomResourceDefinition"
 		switch n := m.IntN(100); {
 		case n < 7:
-			continue // it is gone
+			continue // the object is removed
 		case n < 12 && !isCRD:
 			metadata(o)["name"] = metadata(o)["name"].(string) + "-new"
 		case isCRD:
@@ -159,7 +159,7 @@ func cloneValue(v any) any {
 
 func metadata(o object) object { return o["metadata"].(object) }
 
-// child returns a field that is an object, and makes it where it is missing.
+// child returns the object in a field, and creates it if it is missing.
 func child(o object, name string) object {
 	c, ok := o[name].(object)
 	if !ok {
@@ -169,7 +169,7 @@ func child(o object, name string) object {
 	return c
 }
 
-// crd returns a definition with one to three versions.
+// crd returns a CustomResourceDefinition with one to three versions.
 func (m *pairMaker) crd(number int) object {
 	singular := fmt.Sprintf("thing%d", number)
 	versions := slices.Clone([]string{"v1alpha1", "v1beta1", "v1beta2", "v1"}[m.IntN(2):][:1+m.IntN(3)])
@@ -201,7 +201,7 @@ func (m *pairMaker) crd(number int) object {
 	return o
 }
 
-// fields are the fields that a schema may have, with the forms that each may have.
+// fields are the possible fields of a schema, with the possible schemas of each field.
 var fields = map[string][]object{
 	"size":   {{"type": "string", "enum": []any{"small", "large"}}, {"type": "string", "enum": []any{"large"}}, {"type": "string"}},
 	"count":  {{"type": "integer"}, {"type": "integer", "minimum": int64(3)}, {"type": "string"}},
@@ -213,11 +213,11 @@ var fields = map[string][]object{
 // fieldNames are the names of fields, in order.
 var fieldNames = []string{"count", "paused", "size", "tags", "zone"}
 
-// inForceField is in the schemas of each next release only, and has a default: an object that has it is
-// served by the new schema.
+// inForceField is a field with a default that only the schemas of the second releases have: once an object has
+// the field, the API server uses the new schema.
 const inForceField = "inForce"
 
-// valueOf returns a value that a form of a field takes, and narrower forms don't.
+// valueOf returns a value that a field's schema accepts, and that narrower schemas of the field refuse.
 func valueOf(field string, form object) any {
 	_, limited := form["maxItems"]
 	switch {
@@ -239,7 +239,7 @@ func valueOf(field string, form object) any {
 	return field + " of any text"
 }
 
-// schema returns a schema of some fields.
+// schema returns a schema with some of the fields.
 func (m *pairMaker) schema() object {
 	properties := object{}
 	for _, name := range fieldNames {
@@ -259,7 +259,7 @@ func specSchema(version any) object {
 	return version.(object)["schema"].(object)["openAPIV3Schema"].(object)["properties"].(object)["spec"].(object)
 }
 
-// crdChanges are the changes of a definition.
+// crdChanges are the possible changes of a CustomResourceDefinition.
 var crdChanges = []func(m *pairMaker, o object){
 	changeContract, changeConversion, changeConversion, changeInjection, changeField, changeField, changeField, changeField, changeField, requireField, requireField,
 	addVersion, removeVersion, storeOther, serveOther, changeNames, changeScope, changeAppearance, func(*pairMaker, object) {},
@@ -312,7 +312,7 @@ func changeInjection(m *pairMaker, o object) {
 	}
 }
 
-// version returns a version of a definition, more often than not the stored one.
+// version returns a version of a CustomResourceDefinition, usually the stored one.
 func (m *pairMaker) version(o object) any {
 	versions := crdVersions(o)
 	if m.chance(60) {
@@ -398,7 +398,7 @@ func changeScope(m *pairMaker, o object) {
 	o["spec"].(object)["scope"] = one(m, "Namespaced", "Cluster")
 }
 
-// changeAppearance changes what users see of a kind.
+// changeAppearance adds a status subresource or a printer column to a version.
 func changeAppearance(m *pairMaker, o object) {
 	v := one(m, crdVersions(o)...).(object)
 	if m.chance(50) {
@@ -408,14 +408,14 @@ func changeAppearance(m *pairMaker, o object) {
 	}
 }
 
-// otherKinds are the kinds beside definitions, with their versions.
+// otherKinds are the kinds other than CustomResourceDefinition. A kind that stands twice is twice as likely.
 var otherKinds = []string{
 	"ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment", "DaemonSet", "StatefulSet", "Role", "RoleBinding",
 	"ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "PriorityClass", "RuntimeClass", "StorageClass", "CSIDriver",
 	"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
 }
 
-// apiVersions are the versions of kinds that are not in v1.
+// apiVersions are the API versions of the kinds that are not in v1.
 var apiVersions = map[string]string{
 	"Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1",
 	"Role": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
@@ -426,7 +426,7 @@ var apiVersions = map[string]string{
 
 var clusterScoped = otherKinds[slices.Index(otherKinds, "ClusterRole"):]
 
-// other returns an object of a kind.
+// other returns a random object of a kind.
 func (m *pairMaker) other(kind string) object {
 	o := object{"apiVersion": "v1", "kind": kind, "metadata": object{"name": fmt.Sprintf("%s-%s%d", m.prefix, strings.ToLower(kind), m.IntN(1000))}}
 	if version, ok := apiVersions[kind]; ok {
@@ -441,7 +441,7 @@ func (m *pairMaker) other(kind string) object {
 	return o
 }
 
-// changeOther gives an object other contents.
+// changeOther replaces the contents of an object with random ones.
 func changeOther(m *pairMaker, o object) {
 	subjects := []any{object{"kind": "ServiceAccount", "name": m.prefix + "-manager", "namespace": parityNamespace}}
 	rules := []any{object{"apiGroups": []any{""}, "resources": []any{one(m, "secrets", "configmaps")}, "verbs": []any{"get"}}}

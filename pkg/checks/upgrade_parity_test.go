@@ -32,26 +32,26 @@ import (
 )
 
 var (
-	paritySeeds = flag.Int("parity.seeds", 200, "how many random upgrades TestUpgradeParity compares")
-	parityFirst = flag.Uint64("parity.first", 0, "the first seed of TestUpgradeParity; with -parity.seeds=1 the only one")
+	paritySeeds = flag.Int("parity.seeds", 200, "number of random upgrades that TestUpgradeParity compares")
+	parityFirst = flag.Uint64("parity.first", 0, "first seed of TestUpgradeParity; with -parity.seeds=1 the only one")
 )
 
-// batchSize is how many pairs are installed before clusterctl deletes what it deletes of all of them at
-// once: each deletion lists all kinds that the API server has.
+// batchSize is the number of pairs that are installed before clusterctl deletes objects of all of them at once:
+// each deletion lists all kinds of the API server.
 const batchSize = 50
 
-// outcome is what becomes of an upgrade: what a real cluster shows, or what the checks foretell.
+// outcome is the result of an upgrade, observed in a real cluster or predicted by the checks.
 type outcome struct {
-	// Refused are the objects of which the API server refuses what clusterctl does.
+	// Refused are the objects that the API server refuses to create or patch.
 	Refused []string
-	// Left are objects, and labels and webhooks of objects, that only the previous release has and that
-	// the cluster still has.
+	// Left are the objects, labels and conversion webhooks that only the previous release has and that the
+	// cluster still has.
 	Left []string
-	// NotUpdated are the objects that the API server refuses to update, though clusterctl may make them again.
+	// NotUpdated are the objects that the API server refuses to update, though clusterctl may recreate them.
 	NotUpdated []string
-	// Lost are the fields of stored objects that are gone.
+	// Lost are the removed fields of stored objects.
 	Lost []string
-	// RefusedObjects are the kinds whose objects of before are refused when they are made again.
+	// RefusedObjects are the kinds whose objects of the previous release the API server refuses to create again.
 	RefusedObjects []string
 }
 
@@ -62,52 +62,52 @@ func (o *outcome) sort() {
 	}
 }
 
-// TestUpgradeParity plays random upgrades on a real API server as clusterctl does, with its own code: what
-// is refused, left and lost is what the checks of an upgrade foretell.
+// TestUpgradeParity runs random upgrades on a real API server with clusterctl's own code: the checks of an upgrade
+// predict exactly what is refused, left and lost.
 func TestUpgradeParity(t *testing.T) {
 	w := newParityWorld(t)
 	total, refused, fine := 0, 0, 0
-	seen := map[string]int{}
+	counts := map[string]int{}
 	for first := 0; first < *paritySeeds; first += batchSize {
-		var upgrades []*playedUpgrade
+		var upgrades []*upgradeRun
 		for i := first; i < min(first+batchSize, *paritySeeds); i++ {
 			upgrades = append(upgrades, w.newUpgrade(t, newUpgradePair(t, *parityFirst+uint64(i), w.ca)))
 		}
-		w.play(t, upgrades)
+		w.run(t, upgrades)
 		for _, u := range upgrades {
 			total++
-			if len(u.seen.Refused) > 0 {
+			if len(u.observed.Refused) > 0 {
 				refused++
 			} else {
 				fine++
 			}
 			u.compare(t)
-			for what, list := range map[string][]string{"left": u.seen.Left, "not updated": u.seen.NotUpdated, "lost": u.seen.Lost, "refused objects": u.seen.RefusedObjects} {
-				seen[what] += len(list)
+			for name, list := range map[string][]string{"left": u.observed.Left, "not updated": u.observed.NotUpdated, "lost": u.observed.Lost, "refused objects": u.observed.RefusedObjects} {
+				counts[name] += len(list)
 			}
 		}
 	}
-	t.Logf("%d upgrades: %d refused, %d fine, %v", total, refused, fine, seen)
+	t.Logf("%d upgrades: %d refused, %d fine, %v", total, refused, fine, counts)
 	if total >= 100 && (refused*4 < total || fine*4 < total) {
-		t.Errorf("of %d upgrades %d are refused and %d are fine: want at least a quarter of each", total, refused, fine)
+		t.Errorf("of %d upgrades, %d are refused and %d are not, want at least a quarter of each", total, refused, fine)
 	}
-	for what, n := range seen {
+	for name, n := range counts {
 		if total >= 100 && n < total/20 {
-			t.Errorf("of %d upgrades only %d have something %s", total, n, what)
+			t.Errorf("%d upgrades have %d entries of %q, want at least %d", total, n, name, total/20)
 		}
 	}
 }
 
-// playedUpgrade is an upgrade on an API server.
-type playedUpgrade struct {
+// upgradeRun is an upgrade on an API server.
+type upgradeRun struct {
 	name          string
 	subject       *checks.Subject
 	before, after []unstructured.Unstructured
 
-	seen outcome
+	observed outcome
 	// stored are the objects of the definitions' kinds that the cluster has, by the definition's name.
 	stored map[string]*unstructured.Unstructured
-	// errors are what the API server said, by object.
+	// errors are the API server's errors, by object.
 	errors map[string]error
 }
 
@@ -119,8 +119,8 @@ type parityWorld struct {
 	ca     []byte
 }
 
-// recordingProxy gives clusterctl a client that records the objects that the API server refuses, and continues:
-// clusterctl itself would try for minutes, and stop at the first.
+// recordingProxy provides clusterctl with a client that records the objects that the API server refuses, and
+// continues: clusterctl itself would retry for minutes, and stop at the first of them.
 type recordingProxy struct {
 	cluster.Proxy
 	client client.Client
@@ -128,21 +128,21 @@ type recordingProxy struct {
 
 func (p *recordingProxy) NewClient(context.Context) (client.Client, error) { return p.client, nil }
 
-// with returns a proxy that tells another function what is refused.
-func (p *recordingProxy) with(c client.WithWatch, note func(o client.Object, err error)) *recordingProxy {
-	noted := func(o client.Object, err error) error {
+// with returns a proxy whose client calls report for each refused object.
+func (p *recordingProxy) with(c client.WithWatch, report func(o client.Object, err error)) *recordingProxy {
+	reported := func(o client.Object, err error) error {
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-			note(o, err)
+			report(o, err)
 			return nil
 		}
 		return err
 	}
 	return &recordingProxy{Proxy: p.Proxy, client: interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			return noted(o, c.Create(ctx, o, options...))
+			return reported(o, c.Create(ctx, o, options...))
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			return noted(o, c.Patch(ctx, o, patch, options...))
+			return reported(o, c.Patch(ctx, o, patch, options...))
 		},
 	})}
 }
@@ -150,7 +150,7 @@ func (p *recordingProxy) with(c client.WithWatch, note func(o client.Object, err
 func newParityWorld(t *testing.T) *parityWorld {
 	t.Helper()
 	prerequisite.APIServer(t)
-	t.Setenv("GOGC", "400") // for the API server, which makes much garbage of definitions
+	t.Setenv("GOGC", "400") // for the API server, which allocates much memory for CRDs
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
 	if err != nil {
@@ -181,10 +181,10 @@ func newParityWorld(t *testing.T) *parityWorld {
 	return &parityWorld{client: c, config: configuration, proxy: &recordingProxy{Proxy: cluster.NewProxy(cluster.Kubeconfig{Path: kubeconfig}), client: c}, ca: restConfig.CAData}
 }
 
-// newUpgrade returns an upgrade whose objects are those that clusterctl installs.
-func (w *parityWorld) newUpgrade(t *testing.T, pair upgradePair) *playedUpgrade {
+// newUpgrade returns an upgrade with the objects that clusterctl installs.
+func (w *parityWorld) newUpgrade(t *testing.T, pair upgradePair) *upgradeRun {
 	t.Helper()
-	return &playedUpgrade{
+	return &upgradeRun{
 		name:    fmt.Sprintf("seed %d", pair.seed),
 		subject: &checks.Subject{Release: pair.after, Previous: pair.before},
 		before:  installableIn(t, pair.before, parityNamespace), after: installableIn(t, pair.after, parityNamespace),
@@ -192,8 +192,8 @@ func (w *parityWorld) newUpgrade(t *testing.T, pair upgradePair) *playedUpgrade 
 	}
 }
 
-// play installs the releases before, deletes as clusterctl does, and installs the next ones.
-func (w *parityWorld) play(t *testing.T, upgrades []*playedUpgrade) {
+// run installs the previous releases, deletes their objects as clusterctl does, and installs the next releases.
+func (w *parityWorld) run(t *testing.T, upgrades []*upgradeRun) {
 	t.Helper()
 	w.each(t, upgrades, w.install)
 	w.each(t, upgrades, w.waitEstablished)
@@ -204,18 +204,18 @@ func (w *parityWorld) play(t *testing.T, upgrades []*playedUpgrade) {
 	if err := cluster.New(cluster.Kubeconfig{}, w.config, cluster.InjectProxy(w.proxy)).ProviderComponents().Delete(t.Context(), cluster.DeleteOptions{Provider: provider, SkipInventory: true}); err != nil {
 		t.Fatal(err)
 	}
-	w.each(t, upgrades, func(ctx context.Context, u *playedUpgrade) error {
+	w.each(t, upgrades, func(ctx context.Context, u *upgradeRun) error {
 		proxy := w.proxy.with(w.client, func(o client.Object, err error) {
-			u.seen.Refused = append(u.seen.Refused, nameOf(o))
+			u.observed.Refused = append(u.observed.Refused, nameOf(o))
 			u.errors[nameOf(o)] = err
 		})
 		return cluster.New(cluster.Kubeconfig{}, w.config, cluster.InjectProxy(proxy)).ProviderComponents().Create(ctx, u.after)
 	})
-	w.each(t, upgrades, w.look)
+	w.each(t, upgrades, w.observe)
 }
 
-// each does something for all upgrades, several at once.
-func (w *parityWorld) each(t *testing.T, upgrades []*playedUpgrade, do func(ctx context.Context, u *playedUpgrade) error) {
+// each calls do for all upgrades, several at once.
+func (w *parityWorld) each(t *testing.T, upgrades []*upgradeRun, do func(ctx context.Context, u *upgradeRun) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(4)
@@ -241,7 +241,7 @@ func nameOf(o client.Object) string {
 }
 
 // install creates the previous release, and injects the CA as cert-manager does.
-func (w *parityWorld) install(ctx context.Context, u *playedUpgrade) error {
+func (w *parityWorld) install(ctx context.Context, u *upgradeRun) error {
 	for i := range u.before {
 		o := u.before[i].DeepCopy()
 		if err := w.client.Create(ctx, o); err != nil && (o.GetKind() != "Namespace" || !apierrors.IsAlreadyExists(err)) {
@@ -293,9 +293,9 @@ func (w *parityWorld) update(ctx context.Context, o *unstructured.Unstructured) 
 	return w.client.Patch(ctx, o, client.Merge)
 }
 
-// waitEstablished waits until the definitions are in force, but for those whose caBundle is invalid: the
-// API server does not serve these.
-func (w *parityWorld) waitEstablished(ctx context.Context, u *playedUpgrade) error {
+// waitEstablished waits until the CRDs are established, except those whose caBundle is invalid: the API server
+// does not serve these.
+func (w *parityWorld) waitEstablished(ctx context.Context, u *upgradeRun) error {
 	for i := range u.before {
 		if !isDefinition(&u.before[i]) {
 			continue
@@ -310,18 +310,18 @@ func (w *parityWorld) waitEstablished(ctx context.Context, u *playedUpgrade) err
 	return nil
 }
 
-// eventually waits until something is so.
-func eventually(ctx context.Context, doing string, isSo func() bool) error {
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return isSo(), nil })
+// eventually waits until condition returns true.
+func eventually(ctx context.Context, doing string, condition func() bool) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
 
-// tryUpdates asks the API server to update each object of before to the next one, as kubectl apply and
-// GitOps tools do, without doing it.
-func (w *parityWorld) tryUpdates(ctx context.Context, u *playedUpgrade) error {
+// tryUpdates updates each object of the previous release to the next one in a dry run, as kubectl apply and GitOps
+// tools would.
+func (w *parityWorld) tryUpdates(ctx context.Context, u *upgradeRun) error {
 	for i := range u.after {
 		o := u.after[i].DeepCopy()
 		if !slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "RoleBinding", "ClusterRoleBinding"}, o.GetKind()) {
@@ -338,7 +338,7 @@ func (w *parityWorld) tryUpdates(ctx context.Context, u *playedUpgrade) error {
 		}
 		o.SetResourceVersion(current.GetResourceVersion())
 		if err := w.client.Update(ctx, o, client.DryRunAll); apierrors.IsInvalid(err) {
-			u.seen.NotUpdated = append(u.seen.NotUpdated, nameOf(o))
+			u.observed.NotUpdated = append(u.observed.NotUpdated, nameOf(o))
 		} else if err != nil {
 			return fmt.Errorf("updating %s: %w", nameOf(o), err)
 		}
@@ -346,8 +346,8 @@ func (w *parityWorld) tryUpdates(ctx context.Context, u *playedUpgrade) error {
 	return nil
 }
 
-// look notes what is left and lost after the upgrade.
-func (w *parityWorld) look(ctx context.Context, u *playedUpgrade) error {
+// observe records what is left and lost after the upgrade.
+func (w *parityWorld) observe(ctx context.Context, u *upgradeRun) error {
 	for i := range u.before {
 		before := &u.before[i]
 		if before.GetKind() == "Namespace" {
@@ -362,10 +362,10 @@ func (w *parityWorld) look(ctx context.Context, u *playedUpgrade) error {
 		j := slices.IndexFunc(u.after, func(o unstructured.Unstructured) bool { return nameOf(&o) == nameOf(before) })
 		switch {
 		case err == nil && j < 0:
-			u.seen.Left = append(u.seen.Left, nameOf(before))
+			u.observed.Left = append(u.observed.Left, nameOf(before))
 		case err == nil && isDefinition(before) && u.errors[nameOf(before)] == nil:
-			w.lookInto(u, before, &u.after[j], now)
-			if err := w.lookAtStored(ctx, u, now); err != nil {
+			w.observeDefinition(u, before, &u.after[j], now)
+			if err := w.observeStored(ctx, u, now); err != nil {
 				return err
 			}
 		case apierrors.IsNotFound(err) && j >= 0 && u.errors[nameOf(before)] == nil:
@@ -375,26 +375,26 @@ func (w *parityWorld) look(ctx context.Context, u *playedUpgrade) error {
 	return nil
 }
 
-// lookInto notes what stayed of a definition of before in the one that was merged into it.
-func (w *parityWorld) lookInto(u *playedUpgrade, before, after, now *unstructured.Unstructured) {
+// observeDefinition records what remains of a previous CRD after the next one was merged into it.
+func (w *parityWorld) observeDefinition(u *upgradeRun, before, after, now *unstructured.Unstructured) {
 	for label, value := range now.GetLabels() {
 		if _, ok := after.GetLabels()[label]; !ok && value != "" && strings.HasPrefix(label, "cluster.x-k8s.io/v1") {
-			u.seen.Left = append(u.seen.Left, nameOf(before)+" label "+strings.TrimPrefix(label, "cluster.x-k8s.io/"))
+			u.observed.Left = append(u.observed.Left, nameOf(before)+" label "+strings.TrimPrefix(label, "cluster.x-k8s.io/"))
 		}
 	}
 	strategy, _, _ := unstructured.NestedString(now.Object, "spec", "conversion", "strategy")
 	wanted, _, _ := unstructured.NestedString(after.Object, "spec", "conversion", "strategy")
-	// With the same single version in both releases nothing is ever converted.
+	// If both releases have the same single version, nothing is ever converted.
 	alone := len(crdVersions(before.Object)) == 1 && len(crdVersions(after.Object)) == 1 && storedIn(before)["name"] == storedIn(after)["name"]
 	if strategy == "Webhook" && wanted != "Webhook" && !alone {
-		u.seen.Left = append(u.seen.Left, nameOf(before)+" conversion")
+		u.observed.Left = append(u.observed.Left, nameOf(before)+" conversion")
 	}
 }
 
-// foretold returns what the checks say of an upgrade.
-func (u *playedUpgrade) foretold(t *testing.T) outcome {
+// predicted returns the outcome that the checks predict.
+func (u *upgradeRun) predicted(t *testing.T) outcome {
 	t.Helper()
-	var told outcome
+	var prediction outcome
 	for _, check := range catalog.All() {
 		_, refuses := refusedUpgrades[check.ID]
 		if check.Group != checks.Upgrade && !refuses {
@@ -406,28 +406,28 @@ func (u *playedUpgrade) foretold(t *testing.T) outcome {
 			}
 			name := f.Object.Kind + " " + f.Object.Name
 			switch {
-			case check.Group != checks.Upgrade && u.errors[name] == nil: // it is an error without an upgrade, too
+			case check.Group != checks.Upgrade && u.errors[name] == nil: // it is also an error without an upgrade
 			case refuses && f.Severity == checks.Error:
-				told.Refused = append(told.Refused, name)
+				prediction.Refused = append(prediction.Refused, name)
 			case check.ID == "object-left", check.ID == "crd-removed":
-				told.Left = append(told.Left, name)
-			case u.errors[name] != nil: // the cluster has it as it was
+				prediction.Left = append(prediction.Left, name)
+			case u.errors[name] != nil: // the object in the cluster is unchanged
 			case check.ID == "contract-label-left":
-				told.Left = append(told.Left, name+" label "+f.Cause)
+				prediction.Left = append(prediction.Left, name+" label "+f.Cause)
 			case check.ID == "conversion-removed":
-				told.Left = append(told.Left, name+" conversion")
+				prediction.Left = append(prediction.Left, name+" conversion")
 			}
 			if check.ID == "selector-changed" || check.ID == "role-ref-changed" {
-				told.NotUpdated = append(told.NotUpdated, name)
+				prediction.NotUpdated = append(prediction.NotUpdated, name)
 			}
-			u.foretoldOfStored(&told, check.ID, f)
+			u.predictStored(&prediction, check.ID, f)
 		}
 	}
-	return told
+	return prediction
 }
 
-// foretoldOfStored adds what a finding says of objects in the version that is stored before and after.
-func (u *playedUpgrade) foretoldOfStored(told *outcome, id string, f checks.Finding) {
+// predictStored adds the effects that a finding predicts for objects in the version that both releases store.
+func (u *upgradeRun) predictStored(prediction *outcome, id string, f checks.Finding) {
 	stored := u.stored[f.Object.Name]
 	name := f.Object.Kind + " " + f.Object.Name
 	match := fieldOfMessage.FindStringSubmatch(f.Message)
@@ -436,19 +436,19 @@ func (u *playedUpgrade) foretoldOfStored(told *outcome, id string, f checks.Find
 	}
 	switch id {
 	case "crd-field-removed":
-		told.Lost = append(told.Lost, fmt.Sprintf("%s of %s %s, %s", match[1], match[2], match[3], name))
+		prediction.Lost = append(prediction.Lost, fmt.Sprintf("%s of %s %s, %s", match[1], match[2], match[3], name))
 	case "crd-field-required", "crd-enum-narrowed", "crd-validation-narrowed":
-		told.RefusedObjects = append(told.RefusedObjects, fmt.Sprintf("%s %s, %s", match[2], match[3], name))
+		prediction.RefusedObjects = append(prediction.RefusedObjects, fmt.Sprintf("%s %s, %s", match[2], match[3], name))
 	}
 }
 
-// compare holds what happened against what was foretold.
-func (u *playedUpgrade) compare(t *testing.T) {
+// compare compares the observed outcome with the predicted one.
+func (u *upgradeRun) compare(t *testing.T) {
 	t.Helper()
-	told := u.foretold(t)
-	told.sort()
-	u.seen.sort()
-	if diff := cmp.Diff(u.seen, told); diff != "" {
+	prediction := u.predicted(t)
+	prediction.sort()
+	u.observed.sort()
+	if diff := cmp.Diff(u.observed, prediction); diff != "" {
 		t.Errorf("%s (-API server +checks):\n%s%s\n(go test ./pkg/checks -run TestUpgradeParity -parity.seeds=1 -parity.first=%s)",
 			u.name, diff, errorsText(u.errors), strings.TrimPrefix(u.name, "seed "))
 	}
@@ -462,8 +462,8 @@ func errorsText(all map[string]error) string {
 	return text.String()
 }
 
-// store makes an object of each definition that stores the same version in both releases.
-func (w *parityWorld) store(ctx context.Context, u *playedUpgrade) error {
+// store creates an object of each CRD that stores the same version in both releases.
+func (w *parityWorld) store(ctx context.Context, u *upgradeRun) error {
 	for i := range u.before {
 		before := &u.before[i]
 		j := slices.IndexFunc(u.after, func(o unstructured.Unstructured) bool { return nameOf(&o) == nameOf(before) })
@@ -488,7 +488,7 @@ func (w *parityWorld) store(ctx context.Context, u *playedUpgrade) error {
 	return nil
 }
 
-// establishedCondition returns the condition of a definition that says whether the API server serves it.
+// establishedCondition returns the Established condition of a CRD: whether the API server serves it.
 func (w *parityWorld) establishedCondition(ctx context.Context, crd *unstructured.Unstructured) object {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(crd.GroupVersionKind())
@@ -504,15 +504,15 @@ func (w *parityWorld) establishedCondition(ctx context.Context, crd *unstructure
 	return nil
 }
 
-// storedIn returns the version that a definition stores.
+// storedIn returns the version that a CRD stores.
 func storedIn(crd *unstructured.Unstructured) object {
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	i := slices.IndexFunc(versions, func(v any) bool { return v.(object)["storage"] == true })
 	return versions[i].(object)
 }
 
-// instance returns an object of a definition, with a value in each field of a version's spec, or in the
-// required ones only.
+// instance returns an object of a CRD, with a value in each field of a version's spec, or only in the required ones
+// if minimal is true.
 func instance(crd *unstructured.Unstructured, version object, name string, minimal bool) *unstructured.Unstructured {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -536,14 +536,14 @@ func instance(crd *unstructured.Unstructured, version object, name string, minim
 	return o
 }
 
-// lookAtStored notes what an object lost, and whether its manifest is refused now.
-func (w *parityWorld) lookAtStored(ctx context.Context, u *playedUpgrade, crd *unstructured.Unstructured) error {
+// observeStored records the fields that a stored object lost, and whether its manifest is refused now.
+func (w *parityWorld) observeStored(ctx context.Context, u *upgradeRun, crd *unstructured.Unstructured) error {
 	stored := u.stored[crd.GetName()]
 	if stored == nil {
 		return nil
 	}
 	now := stored.DeepCopy()
-	// The API server serves the new schema when it fills in its default.
+	// The API server uses the new schema once it sets the default of inForceField.
 	if err := eventually(ctx, "serving the next "+crd.GetName(), func() bool {
 		err := w.client.Get(ctx, client.ObjectKeyFromObject(stored), now)
 		inForce, _, _ := unstructured.NestedBool(now.Object, "spec", inForceField)
@@ -554,21 +554,21 @@ func (w *parityWorld) lookAtStored(ctx context.Context, u *playedUpgrade, crd *u
 	version := stored.GroupVersionKind().Version
 	for field := range stored.Object["spec"].(object) {
 		if _, ok, _ := unstructured.NestedFieldNoCopy(now.Object, "spec", field); !ok {
-			u.seen.Lost = append(u.seen.Lost, fmt.Sprintf("spec.%s of %s %s, %s", field, stored.GetKind(), version, nameOf(crd)))
+			u.observed.Lost = append(u.observed.Lost, fmt.Sprintf("spec.%s of %s %s, %s", field, stored.GetKind(), version, nameOf(crd)))
 		}
 	}
 	i := slices.IndexFunc(u.before, func(o unstructured.Unstructured) bool { return nameOf(&o) == nameOf(crd) })
 	for _, minimal := range []bool{false, true} {
 		err := w.client.Create(ctx, instance(&u.before[i], storedIn(&u.before[i]), "again", minimal), client.DryRunAll)
 		if apierrors.IsInvalid(err) {
-			u.seen.RefusedObjects = append(u.seen.RefusedObjects, fmt.Sprintf("%s %s, %s", stored.GetKind(), version, nameOf(crd)))
+			u.observed.RefusedObjects = append(u.observed.RefusedObjects, fmt.Sprintf("%s %s, %s", stored.GetKind(), version, nameOf(crd)))
 			u.errors["an object of "+nameOf(crd)] = err
 		} else if err != nil {
-			return fmt.Errorf("making an object of %s again: %w", crd.GetName(), err)
+			return fmt.Errorf("creating an object of %s again: %w", crd.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// fieldOfMessage finds the field, the kind and the version that a finding in a schema begins with.
+// fieldOfMessage matches the field, the kind and the version at the start of the message of a schema finding.
 var fieldOfMessage = regexp.MustCompile(`^(spec\.\S+) of (\S+) ([a-z0-9]+)`)
