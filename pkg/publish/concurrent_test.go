@@ -18,8 +18,8 @@ import (
 // publishers is how many processes publish at once.
 const publishers = 10
 
-// children are what a process of its own does beside the scenarios.
-func children() map[string]func(context.Context, string, disk) error {
+// childTasks returns the tasks that a child process can run in addition to the scenarios.
+func childTasks() map[string]func(context.Context, string, disk) error {
 	do := func(r *release.Release) func(context.Context, string, disk) error { return publishDo(false, r) }
 	all := map[string]func(context.Context, string, disk) error{
 		"same": do(someRelease(libvirt, "v0.1.0", "same")),
@@ -36,7 +36,7 @@ func children() map[string]func(context.Context, string, disk) error {
 	return all
 }
 
-// replaceOften publishes other bytes for a pre-release, again and again.
+// replaceOften returns a task that replaces a pre-release with different bytes several times.
 func replaceOften(i int) func(context.Context, string, disk) error {
 	return func(ctx context.Context, root string, _ disk) error {
 		for round := range 5 {
@@ -49,7 +49,7 @@ func replaceOften(i int) func(context.Context, string, disk) error {
 	}
 }
 
-// buildOften writes other bytes for a version, again and again.
+// buildOften returns a task that writes a version with different bytes several times.
 func buildOften(i int) func(context.Context, string, disk) error {
 	return func(_ context.Context, root string, _ disk) error {
 		for round := range 5 {
@@ -65,9 +65,9 @@ func numbered(i int) release.Provider {
 	return release.Provider{Name: fmt.Sprintf("p%d", i), Type: release.ProviderTypes()[1+i%6]}
 }
 
-// atOnce runs a task for each number as a process of its own, all at once, and returns their
-// output; "" is a success.
-func atOnce(t *testing.T, root string, task func(i int) string) []string {
+// runConcurrently runs a task for each number in its own process, all at the same time. It returns
+// their outputs; "" is a success.
+func runConcurrently(t *testing.T, root string, task func(i int) string) []string {
 	t.Helper()
 	outputs := make([]string, publishers)
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func atOnce(t *testing.T, root string, task func(i int) string) []string {
 func TestTenPublishersOfSameBytes(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "above", "repo")
-	for i, out := range atOnce(t, root, func(int) string { return "same" }) {
+	for i, out := range runConcurrently(t, root, func(int) string { return "same" }) {
 		if out != "" {
 			t.Errorf("publisher %d: %s", i, out)
 		}
@@ -97,39 +97,39 @@ func TestTenPublishersOfSameBytes(t *testing.T) {
 	}
 }
 
-func TestTenPublishersOfOtherBytes(t *testing.T) {
+func TestTenPublishersOfDifferentBytes(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "repo")
 	winner := -1
-	for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("bytes %d", i) }) {
+	for i, out := range runConcurrently(t, root, func(i int) string { return fmt.Sprintf("bytes %d", i) }) {
 		switch {
 		case out == "" && winner < 0:
 			winner = i
 		case out == "" || !strings.Contains(out, "published already"):
-			t.Errorf("publisher %d: %s (%d had won)", i, out, winner)
+			t.Errorf("publisher %d: %s; publisher %d succeeded before", i, out, winner)
 		}
 	}
 	if winner < 0 {
-		t.Fatal("nobody won")
+		t.Fatal("no publisher succeeded")
 	}
 	r := someRelease(libvirt, "v0.1.0", fmt.Sprint(winner))
 	if d := r.Differences(mustRead(t, root, r)); len(d) > 0 {
-		t.Errorf("publisher %d won, but its bytes are not there: %v", winner, d)
+		t.Errorf("publisher %d succeeded, but the folder has other bytes: %v", winner, d)
 	}
 }
 
-func TestTenPublishersOfOtherVersionsAndProviders(t *testing.T) {
+func TestTenPublishersOfDifferentVersionsAndProviders(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"version", "provider"} {
 		root := filepath.Join(t.TempDir(), "repo")
-		for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
+		for i, out := range runConcurrently(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
 			if out != "" {
 				t.Errorf("publisher %d: %s", i, out)
 			}
 		}
 		releases, err := release.Read(root)
 		if err != nil || len(releases) != publishers {
-			t.Errorf("%d releases of %d: %v", len(releases), publishers, err)
+			t.Errorf("got %d releases, want %d: %v", len(releases), publishers, err)
 		}
 		for _, r := range releases {
 			if err := (&folder{root: root}).readBackByConfig(t.Context(), r); err != nil {
@@ -143,7 +143,7 @@ func TestTenPublishersReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"replacement", "build"} {
 		root := filepath.Join(t.TempDir(), "repo")
-		for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
+		for i, out := range runConcurrently(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
 			if out != "" {
 				t.Errorf("%s %d: %s", kind, i, out)
 			}
@@ -157,8 +157,8 @@ func TestTenPublishersReplaceEachOther(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeVersions reads while versions are published and replaced.
-func TestReadersSeeWholeVersions(t *testing.T) {
+// TestReadersSeeCompleteVersions reads while versions are published and replaced.
+func TestReadersSeeCompleteVersions(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "repo")
 	first, second := someRelease(libvirt, "v0.1.0-rc.0", "first"), someRelease(libvirt, "v0.1.0-rc.0", "second")
@@ -171,12 +171,12 @@ func TestReadersSeeWholeVersions(t *testing.T) {
 				select {
 				case <-done:
 					if seen == 0 {
-						t.Error("nothing was read at all")
+						t.Error("the reader never saw a version")
 					}
 					return
 				default:
 				}
-				// By their paths, as clusterctl does. Reading one by one may straddle a replacement.
+				// clusterctl reads files by their paths, too. A replacement may happen between two files.
 				place := filepath.Join(root, "infrastructure-libvirt", "v0.1.0-rc.0")
 				if _, err := os.Stat(place); errors.Is(err, os.ErrNotExist) && seen == 0 {
 					continue
@@ -185,7 +185,7 @@ func TestReadersSeeWholeVersions(t *testing.T) {
 					data, err := os.ReadFile(filepath.Join(place, f.Name))
 					other, _ := second.File(f.Name)
 					if err != nil || string(data) != string(f.Data) && string(data) != string(other.Data) {
-						t.Errorf("a reader saw %q: %v", data, err)
+						t.Errorf("a reader got %q: %v", data, err)
 						return
 					}
 				}
@@ -201,7 +201,7 @@ func TestReadersSeeWholeVersions(t *testing.T) {
 	readers.Wait()
 }
 
-// holdLock takes the lock, says so, and keeps it until it is killed.
+// holdLock takes the lock, prints "held", and keeps the lock until the process is killed.
 func holdLock(ctx context.Context, root string, _ disk) error {
 	f := &folder{root: root}
 	if _, err := f.acquire(ctx); err != nil {
@@ -226,22 +226,22 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	if _, err := out.Read(make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
-	opts := Options{LockTimeout: 120 * time.Millisecond, Progress: func(line string) { told = append(told, line) }}
+	var progress []string
+	opts := Options{LockTimeout: 120 * time.Millisecond, Progress: func(line string) { progress = append(progress, line) }}
 	r := someRelease(libvirt, "v0.1.0", "")
 	_, err = open(t, root, opts).Publish(t.Context(), []*release.Release{r})
 	var locked *LockedError
 	if !errors.As(err, &locked) || locked.Holder.PID != holder.Process.Pid || locked.Holder.Host == "" || time.Since(locked.Holder.Since) > time.Minute {
-		t.Errorf("want the holder %d, got %v", holder.Process.Pid, err)
+		t.Errorf("got %v, want a LockedError with the holder %d", err, holder.Process.Pid)
 	}
-	if len(told) != 1 || !strings.Contains(told[0], fmt.Sprint("process ", holder.Process.Pid)) {
-		t.Errorf("was told %q", told)
+	if len(progress) != 1 || !strings.Contains(progress[0], fmt.Sprint("process ", holder.Process.Pid)) {
+		t.Errorf("progress %q, want one line with the holder's process", progress)
 	}
-	// Waiting ends when it is interrupted.
+	// The wait ends when the context ends.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := open(t, root, Options{}).Publish(ctx, []*release.Release{r}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("not stopped: %v", err)
+		t.Errorf("Publish with a deadline: %v, want context.DeadlineExceeded", err)
 	}
 	// The next publisher continues when the holder dies.
 	published := make(chan error)
@@ -262,7 +262,7 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestLockOfAnotherUser: the lock file of a killed publisher may belong to another user, and be only readable.
+// TestLockOfAnotherUser checks that a read-only lock file, left by a killed publisher of another user, can be locked.
 func TestLockOfAnotherUser(t *testing.T) {
 	for _, text := range []string{"", "old"} {
 		root := t.TempDir()
@@ -278,10 +278,10 @@ func TestLockOfAnotherUser(t *testing.T) {
 		}}}
 		l, err := f.acquire(t.Context())
 		if err != nil || denied != 2 {
-			t.Fatalf("%q: %v after %d refusals", text, err, denied)
+			t.Fatalf("%q: %v after %d denied operations, want 2", text, err, denied)
 		}
 		if _, held, err := (disk{}).tryLock(path); held || err != nil {
-			t.Errorf("%q: it is not locked: %v", text, err)
+			t.Errorf("%q: the file is not locked: %v", text, err)
 		}
 		if h := readHolder(path); h.String() != "another publisher" {
 			t.Errorf("%q: held by %s", text, h)
@@ -292,17 +292,17 @@ func TestLockOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestLockIsNoLink: what a link in the lock file's place leads to is not touched.
-func TestLockIsNoLink(t *testing.T) {
+// TestLockRefusesSymlink checks that a symbolic link in place of the lock file is refused and its target untouched.
+func TestLockRefusesSymlink(t *testing.T) {
 	root, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
 	if err := os.Symlink(other, filepath.Join(root, lockFile)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&folder{root: root}).acquire(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
-		t.Errorf("it is locked: %v", err)
+		t.Errorf("acquire: %v, want an error that names the lock file", err)
 	}
 	if _, err := os.Lstat(other); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the link's target: %v", err)
+		t.Errorf("the link's target: %v, want that it does not exist", err)
 	}
 }
 

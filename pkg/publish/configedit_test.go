@@ -23,7 +23,7 @@ const libvirtBlock = `- name: "libvirt"
   type: "InfrastructureProvider"
 `
 
-// indented returns the block of an entry, n columns to the right.
+// indented returns the block of an entry, indented by n columns.
 func indented(n int, block string) string {
 	indent := strings.Repeat(" ", n)
 	return indent + strings.ReplaceAll(strings.TrimSuffix(block, "\n"), "\n", "\n"+indent) + "\n"
@@ -87,7 +87,7 @@ func TestEditProviders(t *testing.T) {
 			got, changed, err := editProviders(configFile, []byte(test.text), []providerEntry{libvirtEntry})
 			if test.want == "" {
 				if err == nil || !regexp.MustCompile(`^clusterctl.yaml:[1-9]`).MatchString(err.Error()) || !strings.Contains(err.Error(), "write these entries into it") || !strings.Contains(err.Error(), libvirtEntry.URL) {
-					t.Fatalf("want advice to edit by hand, got %v\n%s", err, got)
+					t.Fatalf("got %v, want advice to edit by hand\n%s", err, got)
 				}
 				return
 			}
@@ -98,11 +98,11 @@ func TestEditProviders(t *testing.T) {
 				t.Errorf("edited (-want +got):\n%s", diff)
 			}
 			if (len(changed) > 0) != (test.text != string(got)) {
-				t.Errorf("says it changed %v", changed)
+				t.Errorf("changed %v", changed)
 			}
 			again, changed, err := editProviders(configFile, got, []providerEntry{libvirtEntry})
 			if err != nil || len(changed) > 0 || !bytes.Equal(again, got) {
-				t.Errorf("changed again: %v, %v\n%s", changed, err, again)
+				t.Errorf("the second edit changed the text: %v, %v\n%s", changed, err, again)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestPublishRefusesConfig(t *testing.T) {
 			before := tree(t, root)
 			_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), filepath.Join(root, configFile)) {
-				t.Errorf("want %q, got %v", test.want, err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			sameTree(t, before, tree(t, root))
 		})
@@ -186,13 +186,13 @@ func FuzzEditProviders(f *testing.F) {
 		}
 		after, err := parseConfig(configFile, edited)
 		if err != nil {
-			t.Fatalf("does not parse any more: %v\n%q\n%q", err, text, edited)
+			t.Fatalf("the edited text does not parse: %v\n%q\n%q", err, text, edited)
 		}
 		if diff := cmp.Diff(before.otherValues(), after.otherValues()); diff != "" {
 			t.Errorf("other keys changed (-before +after):\n%s", diff)
 		}
 		if len(after.items) < len(before.items) {
-			t.Errorf("%d entries were %d", len(after.items), len(before.items))
+			t.Errorf("%d entries after the edit, %d before", len(after.items), len(before.items))
 		}
 		for _, entry := range entries {
 			found := false
@@ -205,12 +205,12 @@ func FuzzEditProviders(f *testing.F) {
 		}
 		for _, line := range bytes.Split(text, []byte("\n")) {
 			if bytes.HasPrefix(line, []byte("#")) && len(changed) > 0 && !bytes.Contains(edited, line) {
-				t.Errorf("the comment %q is gone:\n%q\n%q", line, text, edited)
+				t.Errorf("the comment %q was removed:\n%q\n%q", line, text, edited)
 			}
 		}
 		again, changed, err := editProviders(configFile, edited, entries)
 		if err != nil || len(changed) > 0 || !bytes.Equal(again, edited) {
-			t.Errorf("edited again: %v %v\n%q\n%q", changed, err, edited, again)
+			t.Errorf("the second edit: %v %v\n%q\n%q", changed, err, edited, again)
 		}
 	})
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestDiskChangesOnlyInDisk holds what the tests that kill and fail build on: every call that
-// changes the disk is in disk.go and the files for one system that belong to it.
+// TestDiskChangesOnlyInDisk checks that every call that changes the disk is in disk.go or in its
+// files for one operating system. The tests with kills and failures depend on it.
 func TestDiskChangesOnlyInDisk(t *testing.T) {
 	changes := regexp.MustCompile(`^(os\.(WriteFile|Rename|Mkdir\w*|Remove\w*|Create\w*|OpenFile|OpenRoot|OpenInRoot|Chmod|Chown|Lchown|Chtimes|Truncate|Link|Symlink|CopyFS|NewFile)` +
 		`|io/ioutil\.\w+|golang\.org/x/sys/unix\.\w+|syscall\.([A-Z][a-z]\w*)|os/exec\.\w+)$`)
-	// Methods of an open file or a root; a method's receiver has no type in the syntax alone.
+	// Methods of an open file or a root. The syntax tree has no types of receivers.
 	methods := []string{"Chmod", "Chown", "Truncate", "Sync", "Write", "WriteAt"}
 	allowed := []string{"disk.go", "disk_linux.go", "disk_other.go", "flock_unix.go"}
 	files, err := filepath.Glob("*.go")
@@ -64,18 +64,18 @@ func TestDiskChangesOnlyInDisk(t *testing.T) {
 			}
 			found++
 			if !slices.Contains(allowed, name) {
-				t.Errorf("%s: %s changes the disk past disk.go", set.Position(node.Pos()), call)
+				t.Errorf("%s: %s changes the disk outside of disk.go", set.Position(node.Pos()), call)
 			}
 			return true
 		})
 	}
 	if found < 8 {
-		t.Errorf("only %d calls that change the disk were found: this test looks for the wrong names", found)
+		t.Errorf("found only %d calls that change the disk, want at least 8: are the names in this test right?", found)
 	}
 }
 
-// TestModesWhateverUmask publishes in processes with another umask and compares all modes.
-func TestModesWhateverUmask(t *testing.T) {
+// TestModesDoNotDependOnUmask publishes in processes with different umasks and compares all modes.
+func TestModesDoNotDependOnUmask(t *testing.T) {
 	t.Parallel()
 	var trees []map[string]string
 	for _, umask := range []string{"000", "022", "077"} {
@@ -104,9 +104,9 @@ func TestModesWhateverUmask(t *testing.T) {
 	}
 }
 
-// TestSyncedBeforeSeen looks at the order of changes: what is renamed to its place was synced
-// before, and the folder that it came to is synced after.
-func TestSyncedBeforeSeen(t *testing.T) {
+// TestSyncedBeforeVisible checks the order of changes: files are synced before they are renamed to
+// their place, and the folder with the new names is synced afterwards.
+func TestSyncedBeforeVisible(t *testing.T) {
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +129,7 @@ func TestSyncedBeforeSeen(t *testing.T) {
 				case inPlace && (op.name == "rename" || op.name == "exchange"):
 					for path, what := range unsynced {
 						if staged(path) {
-							t.Errorf("%s is seen before the %s of %s is synced", op.path, what, path)
+							t.Errorf("%s is visible before the %s of %s is synced", op.path, what, path)
 						}
 					}
 					unsynced[filepath.Dir(op.path)] = op.name
@@ -137,14 +137,14 @@ func TestSyncedBeforeSeen(t *testing.T) {
 			}
 			for path, what := range unsynced {
 				if !staged(path) {
-					t.Errorf("a %s in %s is never synced", what, path)
+					t.Errorf("the %s in %s is never synced", what, path)
 				}
 			}
 		})
 	}
 }
 
-func TestReplaceWithoutExchangePutsBack(t *testing.T) {
+func TestReplaceWithoutExchangeRestores(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	old, fresh := someRelease(libvirt, "v0.1.0-rc.0", "old"), someRelease(libvirt, "v0.1.0-rc.0", "new")
 	publish(t, root, Options{}, old)
@@ -162,7 +162,7 @@ func TestReplaceWithoutExchangePutsBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if d := old.Differences(mustRead(t, root, old)); len(d) > 0 {
-		t.Errorf("the old version was not put back: %v", d)
+		t.Errorf("the old version was not restored: %v", d)
 	}
 	publish(t, root, opts, fresh)
 	if d := fresh.Differences(mustRead(t, root, fresh)); len(d) > 0 {

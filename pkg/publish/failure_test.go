@@ -19,15 +19,15 @@ import (
 
 const readOnlyError = syscall.EROFS
 
-// failing returns a disk whose operations fail: the one with this number, counted from zero, or
-// from there on all.
+// failing returns a disk on which the operation with this number fails, counted from zero. With
+// onwards, all later operations fail as well.
 func failing(number int, onwards bool, failure error) disk {
 	var counted atomic.Int64
 	return disk{around: func(op operation, do func() error) error {
 		now := int(counted.Add(1)) - 1
 		if now == number || onwards && now > number {
 			if op.half != nil {
-				_ = op.half() // a write that comes to nothing has often written something
+				_ = op.half() // a failed write has often written some bytes
 			}
 			return &fs.PathError{Op: op.name, Path: op.path, Err: failure}
 		}
@@ -35,7 +35,7 @@ func failing(number int, onwards bool, failure error) disk {
 	}}
 }
 
-// unsynced is a disk for tests that are not about power cuts: it does all but sync, which takes
+// unsynced is a disk for tests that are not about power cuts. It doesn't sync, because syncs take
 // most of the time.
 var unsynced = disk{around: func(op operation, do func() error) error { return unlessSync(op, do) }}
 
@@ -56,21 +56,21 @@ func withoutExchange(d disk) disk {
 	}}
 }
 
-// scenario is something that is done to a folder, to be cut off at each change of the disk.
+// scenario is a task that changes a folder. The tests stop it at each change of the disk.
 type scenario struct {
-	// prepare is what is there before.
+	// prepare creates the state before the task.
 	prepare func(root string) error
-	// do is what is cut off.
+	// do runs the task.
 	do func(ctx context.Context, root string, d disk) error
-	// release is what do brings.
+	// release is the release that do publishes.
 	release *release.Release
-	// old is what is in its place before; nil if nothing is.
+	// old is the release that it replaces; nil if there is none.
 	old *release.Release
-	// gap says that between old and new there is a moment without either.
+	// gap reports that for a moment neither the old nor the new release exists.
 	gap bool
-	// others are versions that have to be there all the time.
+	// others are versions that must exist all the time.
 	others []*release.Release
-	// config says that there is a clusterctl.yaml, and that this is the text to be kept in it.
+	// config reports that a clusterctl.yaml exists, and configText is the text that must stay in it.
 	config     bool
 	configText string
 }
@@ -100,7 +100,7 @@ func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"first publish":  {prepare: func(string) error { return nil }, do: publishDo(false, stable), release: stable, config: true},
 		"second version": {prepare: published(stable), do: publishDo(false, second), release: second, others: []*release.Release{stable}, config: true},
-		"second provider, with a configuration of its own": {
+		"second provider, with its own configuration": {
 			prepare: func(root string) error {
 				if err := published(foreign)(root); err != nil {
 					return err
@@ -128,35 +128,35 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// whole returns an error if a reader sees only a part of a version.
-func (s scenario) whole(ctx context.Context, root string) error {
+// checkComplete returns an error if a reader sees only a part of a version.
+func (s scenario) checkComplete(ctx context.Context, root string) error {
 	for _, r := range s.others {
-		if err := s.is(ctx, root, r); err != nil {
+		if err := s.checkRelease(ctx, root, r); err != nil {
 			return err
 		}
 	}
 	place := filepath.Join(root, s.release.Provider.Label(), s.release.Version)
 	if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {
 		if s.old != nil && !s.gap {
-			return errors.New("the old version is gone, and there is no new one")
+			return errors.New("the old version was removed, and there is no new one")
 		}
-	} else if err := s.is(ctx, root, s.release); err != nil {
-		if s.old == nil || s.is(ctx, root, s.old) != nil {
+	} else if err := s.checkRelease(ctx, root, s.release); err != nil {
+		if s.old == nil || s.checkRelease(ctx, root, s.old) != nil {
 			return err
 		}
 	}
 	if labels, err := os.ReadDir(root); err == nil {
 		for _, label := range labels {
 			if versions, err := os.ReadDir(filepath.Join(root, label.Name())); err == nil && len(versions) == 0 && label.Name() != stagingFolder {
-				return errors.New(label.Name() + " is there without a version")
+				return errors.New(label.Name() + " has no version")
 			}
 		}
 	}
 	return s.configParses(root)
 }
 
-// is reports whether clusterctl and release.Read find exactly this release.
-func (s scenario) is(ctx context.Context, root string, want *release.Release) error {
+// checkRelease returns an error unless clusterctl and release.Read find exactly this release.
+func (s scenario) checkRelease(ctx context.Context, root string, want *release.Release) error {
 	got, err := release.ReadVersion(filepath.Join(root, want.Provider.Label(), want.Version))
 	if err != nil {
 		return err
@@ -181,31 +181,31 @@ func (s scenario) configParses(root string) error {
 	}
 	for _, item := range doc.items {
 		if _, err := os.Stat(filepath.Join(root, map[string]string{"libvirt": "infrastructure-libvirt", "micro": "bootstrap-micro"}[item.name])); err != nil {
-			return errors.New("the configuration names a provider that is not there: " + item.name)
+			return errors.New("the configuration names a provider without a folder: " + item.name)
 		}
 	}
 	if !strings.HasPrefix(string(text), s.configText) {
-		return errors.New("the configuration lost what was in it")
+		return errors.New("the configuration lost its previous text")
 	}
 	return nil
 }
 
-// rerun does it again, now not cut off, and returns an error unless it ends right.
+// rerun runs the scenario again without a fault, and returns an error unless the result is right.
 func (s scenario) rerun(t *testing.T, root string, want map[string]string) error {
 	t.Helper()
 	if err := s.do(t.Context(), root, unsynced); err != nil {
 		return err
 	}
-	if err := s.is(t.Context(), root, s.release); err != nil {
+	if err := s.checkRelease(t.Context(), root, s.release); err != nil {
 		return err
 	}
 	if got := tree(t, root); !reflect.DeepEqual(want, got) {
-		return errors.New("the folder differs from that of a run that was not cut off")
+		return errors.New("the folder differs from the folder of a run without a fault")
 	}
 	return nil
 }
 
-// finished returns which changes of the disk a scenario needs, and what the folder is then.
+// finished returns the changes of the disk that a scenario makes, and the resulting folder.
 func (s scenario) finished(t *testing.T, root string) ([]operation, map[string]string) {
 	t.Helper()
 	if err := s.prepare(root); err != nil {
@@ -229,7 +229,7 @@ func (s scenario) finished(t *testing.T, root string) ([]operation, map[string]s
 	return operations, want
 }
 
-// TestFailureAtEachChange lets each change of the disk fail, once and for good.
+// TestFailureAtEachChange makes each change of the disk fail, once and permanently.
 func TestFailureAtEachChange(t *testing.T) {
 	advice := []struct {
 		failure error
@@ -246,7 +246,7 @@ func TestFailureAtEachChange(t *testing.T) {
 				for _, onwards := range []bool{false, true} {
 					a := advice[number%len(advice)]
 					if err := s.failed(t, root, number, onwards, a.failure, a.hint, want); err != nil {
-						t.Fatalf("%v at operation %d, %s %s, and from there on %v: %v", a.failure, number, op.name, op.path, onwards, err)
+						t.Fatalf("%v at operation %d, %s %s, all later ones too: %v: %v", a.failure, number, op.name, op.path, onwards, err)
 					}
 				}
 			}
@@ -254,7 +254,7 @@ func TestFailureAtEachChange(t *testing.T) {
 	}
 }
 
-// failed does a scenario on a disk that fails, and looks at what it left and at a re-run.
+// failed runs a scenario on a failing disk, and checks the folder after it and after a re-run.
 func (s scenario) failed(t *testing.T, root string, number int, onwards bool, failure error, hint string, want map[string]string) error {
 	above := filepath.Dir(root)
 	if err := s.prepare(root); err != nil {
@@ -263,10 +263,10 @@ func (s scenario) failed(t *testing.T, root string, number int, onwards bool, fa
 	before := tree(t, above)
 	err := s.do(t.Context(), root, failing(number, onwards, failure))
 	if err == nil || !errors.Is(err, failure) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), filepath.Dir(above)) {
-		return fmt.Errorf("the error is %w", err)
+		return fmt.Errorf("the scenario's error: %w", err)
 	}
-	// Without an exchange and without a disk to put the old version back, it waits for the next run.
-	if err := s.whole(t.Context(), root); err != nil && (!s.gap || !onwards) {
+	// If the exchange and all later changes fail, only the next run restores the old version.
+	if err := s.checkComplete(t.Context(), root); err != nil && (!s.gap || !onwards) {
 		return err
 	}
 	if !onwards {
@@ -274,7 +274,7 @@ func (s scenario) failed(t *testing.T, root string, number int, onwards bool, fa
 		if left := hidden(after); len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != lockFile {
 			return fmt.Errorf("left behind %v", left)
 		}
-		if s.is(t.Context(), root, s.release) != nil && !sameButForLock(before, after) {
+		if s.checkRelease(t.Context(), root, s.release) != nil && !sameExceptLock(before, after) {
 			return fmt.Errorf("not published, but the folder changed from %v to %v", before, after)
 		}
 	}
@@ -284,8 +284,8 @@ func (s scenario) failed(t *testing.T, root string, number int, onwards bool, fa
 	return os.RemoveAll(above)
 }
 
-// sameButForLock compares trees; the lock file may stay where removing it is what failed.
-func sameButForLock(before, after map[string]string) bool {
+// sameExceptLock compares trees without their lock files, because the removal of the lock file may fail.
+func sameExceptLock(before, after map[string]string) bool {
 	a, b := maps.Clone(before), maps.Clone(after)
 	for _, m := range []map[string]string{a, b} {
 		maps.DeleteFunc(m, func(path, _ string) bool { return filepath.Base(path) == lockFile })

@@ -29,40 +29,40 @@ import (
 
 var seeds = flag.Uint64("publish.seeds", 300, "how many seeds of random faults each store gets")
 
-// world is a server of the tests with an observer, and the processes that publish to it.
+// world is a test server with an observer, and the processes that publish to it.
 type world interface {
 	// process returns a process's network, with faults, and its options.
 	process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options)
-	// do publishes in a process of its own.
+	// do publishes in a separate process.
 	do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error)
-	// expect makes the observer look for a complete version of these releases whenever one is public.
+	// expect makes the observer check that a public version of these releases is complete.
 	expect(releases ...*release.Release)
-	// public returns the digests of the files that users get for a version, and whether they get it.
+	// public returns the digests of the files that users get for a version, and whether it is public.
 	public(version string) (map[string]string, bool)
-	// whole says what the observer saw that must not be, and complete also what is wrong with the end.
-	whole() error
+	// violations returns what the observer saw and must not see; complete also checks the final state.
+	violations() error
 	complete() error
 }
 
-// worldKind is a store with the server that the suite of faults runs it against.
+// worldKind is a store with its server for the tests with faults.
 type worldKind struct {
 	name string
-	// start starts what all worlds share; it may be nil.
+	// start starts the server that all worlds of the kind share; it may be nil.
 	start func(t *testing.T) string
-	// open returns a world of its own; the seed varies how the server behaves.
+	// open returns a new world; the seed varies how the server behaves.
 	open func(t testing.TB, shared string, seed uint64) world
-	// faults are those that this server has beside the common ones.
+	// faults are the server's faults in addition to the common ones.
 	faults []wire.Fault
-	// without are common faults that this server's own code does not stand.
+	// without are common faults that the server's code doesn't handle.
 	without []wire.Fault
-	// gap is how many requests a replacement may take during which nothing is public; 0 is any number, for
-	// servers that have no drafts.
+	// gap is the highest number of requests during which a replacement leaves nothing public. 0 is no limit,
+	// for servers without drafts.
 	gap int
-	// pair prepares one of two publishers at once; it may be nil.
+	// pair prepares one of two concurrent publishers; it may be nil.
 	pair func(i int, w world, n *wire.Network, opts *Options, taking *turns)
 }
 
-// worlds are all stores. A new store is a line here.
+// worlds lists all stores. A new store needs an entry here.
 var worlds = []worldKind{
 	{
 		name: "GitHub", gap: 1,
@@ -72,7 +72,7 @@ var worlds = []worldKind{
 			w.server.Lag = time.Duration(seed%5) * time.Second
 			w.server.NoDigests = seed%7 == 6
 			w.server.PageSize = int(seed % 3)
-			if seed%4 == 1 { // notes are made against it
+			if seed%4 == 1 { // notes compare with it
 				before := someRelease(libvirt, "v0.0.9", "before")
 				var assets []*githubserver.Asset
 				for _, f := range before.Files {
@@ -105,7 +105,7 @@ var worlds = []worldKind{
 	},
 	{
 		name: "OCI, go-containerregistry", gap: 1, open: openOCI, pair: takeTurns,
-		// It tags what came of a manifest whose request broke off: pkg/registry/manifest.go of v0.22.1.
+		// It tags a manifest whose request was cut off: pkg/registry/manifest.go of v0.22.1.
 		without: []wire.Fault{wire.CutRequest, wire.KilledAmid},
 		start: func(t *testing.T) string {
 			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -115,13 +115,13 @@ var worlds = []worldKind{
 	},
 }
 
-// openOCI returns a repository of its own in a registry.
+// openOCI returns a new repository in a registry.
 func openOCI(t testing.TB, shared string, _ uint64) world {
 	name := strings.NewReplacer("/", "-", "_", "-", " ", "-", ",", "", "#", "-").Replace(t.Name())
 	return newOCIWorld(t, shared, "faults/"+strings.ToLower(name), nil)
 }
 
-// takeTurns gives the other one of two publishers the time for a look and the setting of a tag.
+// takeTurns lets one of two publishers read and set the tag while the other one waits.
 func takeTurns(i int, _ world, n *wire.Network, opts *Options, taking *turns) {
 	inner := n.Pace
 	n.Pace = func() {
@@ -131,13 +131,13 @@ func takeTurns(i int, _ world, n *wire.Network, opts *Options, taking *turns) {
 	sleep := opts.Network.Sleep
 	opts.Network.Sleep = func(ctx context.Context, d time.Duration) error {
 		if d == ociWait {
-			taking.await(i, 5) // a look is two requests and the setting one; each may ask for the login first
+			taking.await(i, 5) // reading is two requests and setting one; each may need a login first
 		}
 		return sleep(ctx, d)
 	}
 }
 
-// commonFaults are those that any server's requests may have; the last three kill the publisher.
+// commonFaults are the faults of every server; the last three kill the publisher.
 var commonFaults = []wire.Fault{
 	wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable,
 	wire.Limited, wire.KilledBefore, wire.KilledAfter, wire.KilledAmid,
@@ -145,14 +145,15 @@ var commonFaults = []wire.Fault{
 
 var allKills = commonFaults[len(commonFaults)-3:]
 
-// kills are those that a store's server stands, and mishaps all its other faults.
-func (k worldKind) kills() []wire.Fault { return k.standing(allKills) }
+// kills returns the faults that kill the publisher and that the store's server handles.
+func (k worldKind) kills() []wire.Fault { return k.handled(allKills) }
 
-func (k worldKind) mishaps() []wire.Fault {
-	return k.standing(slices.Concat(k.faults, commonFaults[:len(commonFaults)-len(allKills)]))
+// otherFaults returns the other faults that the store's server handles.
+func (k worldKind) otherFaults() []wire.Fault {
+	return k.handled(slices.Concat(k.faults, commonFaults[:len(commonFaults)-len(allKills)]))
 }
 
-func (k worldKind) standing(faults []wire.Fault) []wire.Fault {
+func (k worldKind) handled(faults []wire.Fault) []wire.Fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f wire.Fault) bool { return slices.Contains(k.without, f) })
 }
 
@@ -181,8 +182,8 @@ func at(number int, fault wire.Fault) func(int, *http.Request) wire.Fault {
 	}
 }
 
-// atRandom chooses faults by a seed, the same for the same requests whatever their order. Share is
-// how many of a thousand requests fail.
+// atRandom chooses faults by a seed. The same requests get the same faults in any order. Share is
+// the number of failures in a thousand requests.
 func atRandom(seed uint64, share int, faults []wire.Fault) func(int, *http.Request) wire.Fault {
 	var mu sync.Mutex
 	times := map[string]int{}
@@ -201,8 +202,8 @@ func atRandom(seed uint64, share int, faults []wire.Fault) func(int, *http.Reque
 	}
 }
 
-// TestKilledAtEachRequest kills the publisher before and after each request that it makes and in the
-// middle of each body, and runs it again.
+// TestKilledAtEachRequest kills the publisher before and after each request and in the middle of each
+// body, and runs it again.
 func TestKilledAtEachRequest(t *testing.T) { killedAtEachRequest(t, worlds) }
 
 func killedAtEachRequest(t *testing.T, in []worldKind) {
@@ -221,9 +222,9 @@ func killedAtEachRequest(t *testing.T, in []worldKind) {
 					w := kind.open(t, shared, uint64(number+i))
 					w.expect(r)
 					n, opts := w.process(at(number, kill))
-					// A run against a server that behaves otherwise may take fewer requests.
+					// A run against a server with another seed may need fewer requests.
 					if _, err := w.do(t.Context(), n, opts, r); (err == nil) == n.Dead() {
-						t.Fatalf("killed %v: %v", n.Dead(), err)
+						t.Fatalf("killed %v, but the error is %v", n.Dead(), err)
 					}
 					n, opts = w.process(nil)
 					if _, err := w.do(t.Context(), n, opts, r); err != nil {
@@ -238,20 +239,20 @@ func killedAtEachRequest(t *testing.T, in []worldKind) {
 	})
 }
 
-// TestNothingToWaitFor: of a server that does what it is asked for no wait is reported.
-func TestNothingToWaitFor(t *testing.T) {
+// TestNoWaitsWithoutFaults checks that no wait is reported if the server has no faults.
+func TestNoWaitsWithoutFaults(t *testing.T) {
 	inWorlds(t, worlds, func(t *testing.T, kind worldKind, shared string) {
 		w := kind.open(t, shared, 0)
 		n, opts := w.process(nil)
-		opts.Report = func(line string) { t.Errorf("it reports %q", line) }
+		opts.Report = func(line string) { t.Errorf("reported %q, want nothing", line) }
 		if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestRandomFaults injects all faults at random. Whatever happens, nobody sees a part of a release,
-// and in the end a run without faults makes it whole.
+// TestRandomFaults injects all faults at random. Nobody ever sees a part of a release, and a final
+// run without faults completes it.
 func TestRandomFaults(t *testing.T) { randomFaults(t, worlds) }
 
 func randomFaults(t *testing.T, in []worldKind) {
@@ -267,7 +268,7 @@ func randomFaults(t *testing.T, in []worldKind) {
 					w := kind.open(t, shared, seed)
 					w.expect(r)
 					for round := range uint64(3) {
-						faults := kind.mishaps()
+						faults := kind.otherFaults()
 						if seed%4 >= 2 {
 							faults = append(faults, kind.kills()...)
 						}
@@ -280,7 +281,7 @@ func randomFaults(t *testing.T, in []worldKind) {
 							failed++
 						}
 						mu.Unlock()
-						if err := w.whole(); err != nil {
+						if err := w.violations(); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -296,12 +297,13 @@ func randomFaults(t *testing.T, in []worldKind) {
 		})
 		t.Logf("%d seeds, 3 runs each: %d killed, %d failed", *seeds, killed, failed)
 		if killed < int(*seeds/10) {
-			t.Errorf("only %d runs were killed", killed)
+			t.Errorf("only %d runs were killed; the faults are too rare", killed)
 		}
 	})
 }
 
-// TestTwoPublishers: with the same bytes both succeed; with other bytes one does, and the other says so.
+// TestTwoPublishers checks that two publishers of the same bytes both succeed, and that with different bytes one
+// succeeds and the other returns a conflict.
 func TestTwoPublishers(t *testing.T) { twoPublishers(t, worlds) }
 
 func twoPublishers(t *testing.T, in []worldKind) {
@@ -317,7 +319,7 @@ func twoPublishers(t *testing.T, in []worldKind) {
 				} else {
 					w.expect(releases[0])
 				}
-				errs := publishAtOnce(t, kind, w, seed, releases)
+				errs := publishConcurrently(t, kind, w, seed, releases)
 				if seed%2 == 0 {
 					if err := errors.Join(errs...); err != nil {
 						t.Fatal(err)
@@ -329,7 +331,7 @@ func twoPublishers(t *testing.T, in []worldKind) {
 						loser = 1
 					}
 					if errs[1-loser] != nil || !errors.As(errs[loser], &conflict) || !strings.Contains(errs[loser].Error(), "published already") {
-						t.Fatalf("want one winner and one conflict, got: %v; %v", errs[0], errs[1])
+						t.Fatalf("got %v and %v, want one success and one conflict", errs[0], errs[1])
 					}
 					w.expect(releases[1-loser])
 				}
@@ -341,15 +343,15 @@ func twoPublishers(t *testing.T, in []worldKind) {
 	})
 }
 
-// publishAtOnce publishes each release in a process of its own, whose requests are mixed by a seed.
-func publishAtOnce(t *testing.T, kind worldKind, w world, seed uint64, releases []*release.Release) []error {
+// publishConcurrently publishes each release in its own process. The seed determines the order of the requests.
+func publishConcurrently(t *testing.T, kind worldKind, w world, seed uint64, releases []*release.Release) []error {
 	errs := make([]error, len(releases))
 	taking := newTurns()
 	var running sync.WaitGroup
 	for i, r := range releases {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		var mu sync.Mutex
-		n, opts := w.process(atRandom(seed*2+uint64(i), int(seed%4)*20, kind.standing([]wire.Fault{wire.LostAnswer, wire.GatewayAfter, wire.CutRequest})))
+		n, opts := w.process(atRandom(seed*2+uint64(i), int(seed%4)*20, kind.handled([]wire.Fault{wire.LostAnswer, wire.GatewayAfter, wire.CutRequest})))
 		n.Pace = func() {
 			mu.Lock()
 			yields := random.IntN(40)
@@ -370,8 +372,8 @@ func publishAtOnce(t *testing.T, kind worldKind, w world, seed uint64, releases 
 	return errs
 }
 
-// TestReplaceKilled kills the publisher at each request while it replaces a version: nobody sees a
-// part of either, and at the latest after a re-run the new one is there.
+// TestReplaceKilled kills the publisher at each request while it replaces a version. Nobody sees a
+// part of either version, and after a re-run the new one is public.
 func TestReplaceKilled(t *testing.T) { replaceKilled(t, worlds) }
 
 func replaceKilled(t *testing.T, in []worldKind) {
@@ -395,15 +397,15 @@ func replaceKilled(t *testing.T, in []worldKind) {
 					t.Errorf("a part of a version was public: %v", files)
 				}
 			}
-			// Runs differ in how many requests ask for a login first.
+			// The number of requests that need a login first differs between runs.
 			if _, err := w.do(t.Context(), n, opts, changed); (err == nil) == n.Dead() {
-				t.Fatalf("killed %v: %v", n.Dead(), err)
+				t.Fatalf("killed %v, but the error is %v", n.Dead(), err)
 			}
 			return w, n, gap
 		}
 		_, n, gap := replace(t, 0, nil)
 		if kind.gap > 0 && gap > kind.gap {
-			t.Errorf("nothing was public after %d requests, want %d", gap, kind.gap)
+			t.Errorf("nothing was public after %d requests, want at most %d", gap, kind.gap)
 		}
 		for number := range n.Requests() {
 			for _, kill := range kind.kills() {
@@ -416,9 +418,9 @@ func replaceKilled(t *testing.T, in []worldKind) {
 						t.Fatalf("the re-run: %v", err)
 					}
 					if files, public := w.public(version); !public || !hasAll(changed, files) {
-						t.Errorf("there is %v, public %v", files, public)
+						t.Errorf("the files are %v, public %v; want the new version", files, public)
 					}
-					if err := w.whole(); err != nil {
+					if err := w.violations(); err != nil {
 						t.Error(err)
 					}
 				})
@@ -427,8 +429,8 @@ func replaceKilled(t *testing.T, in []worldKind) {
 	})
 }
 
-// TestReplaceRefused refuses each change in turn while a version is replaced, for good: the version that
-// was there is public again, or the new one.
+// TestReplaceRefused refuses one change after the other while a version is replaced. Afterwards the old
+// version or the new one is public.
 func TestReplaceRefused(t *testing.T) { replaceRefused(t, worlds) }
 
 func replaceRefused(t *testing.T, in []worldKind) {
@@ -465,17 +467,17 @@ func replaceRefused(t *testing.T, in []worldKind) {
 				}
 				files, public := w.public(version)
 				if !public || err != nil && !hasAll(old, files) && !hasAll(changed, files) || err == nil && !hasAll(changed, files) {
-					t.Errorf("%v: there is %v, public %v", err, files, public)
+					t.Errorf("after the error %v the files are %v, public %v", err, files, public)
 				}
 			})
 		}
 		if refused < 3 {
-			t.Errorf("only %d runs were refused", refused)
+			t.Errorf("only %d runs were refused, want at least 3", refused)
 		}
 	})
 }
 
-// hasAll reports whether files by their digests are those of a release.
+// hasAll reports whether the digests of files match those of a release.
 func hasAll(r *release.Release, files map[string]string) bool {
 	return !slices.ContainsFunc(r.Files, func(f release.File) bool { return files[f.Name] != store.Digest(f.Data) })
 }

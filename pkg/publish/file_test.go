@@ -29,24 +29,24 @@ func TestWriteFile(t *testing.T) {
 	}
 	found := tree(t, dir)
 	if found["fresh"] != "-rw-r--r-- by fresh" || found["kept"] != "-rw------- by linked" || !strings.HasPrefix(found["linked"], "L") {
-		t.Errorf("found %q", found)
+		t.Errorf("the folder has %q", found)
 	}
 	if err := WriteFile(dir, nil); err == nil || !strings.Contains(err.Error(), "isn't a plain file") {
-		t.Errorf("over a folder: %v", err)
+		t.Errorf("WriteFile to the path of a folder: %v", err)
 	}
 	if err := WriteFile(filepath.Join(dir, "missing", "file"), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("in no folder: %v", err)
+		t.Errorf("WriteFile in a missing folder: %v", err)
 	}
 }
 
-// TestWriteFileFails lets each change of the disk fail: the file is the old or the new one, and
-// alone.
+// TestWriteFileFails makes each change of the disk fail. The folder then has only the old or the
+// new file.
 func TestWriteFileFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for number := 0; ; number++ {
 		write(t, path, "old")
-		// As of a process that had the same number and was killed.
+		// The file of a killed process that had the same process ID.
 		write(t, filepath.Join(dir, fmt.Sprintf(".file.%d", os.Getpid())), "half")
 		err := writeOneFile(failing(number, false, syscall.ENOSPC), path, []byte("new"))
 		found := tree(t, dir)

@@ -21,10 +21,10 @@ var (
 	micro   = release.Provider{Name: "micro", Type: clusterctlv1.BootstrapProviderType}
 )
 
-// someSource is what the tests' releases were built from.
+// someSource is the source of the releases in the tests.
 var someSource = release.Source{Repository: githubURL, Commit: someCommit, Tool: "v0.0.1"}
 
-// metadata knows every series that the tests publish.
+// metadata has every release series that the tests publish.
 const metadata = `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
 kind: Metadata
 releaseSeries:
@@ -33,7 +33,7 @@ releaseSeries:
   contract: v1beta1
 `
 
-// someRelease returns a release; note makes its bytes its own.
+// someRelease returns a release. Releases with different notes have different bytes.
 func someRelease(provider release.Provider, version, note string) *release.Release {
 	r, err := release.New(provider, version, []release.File{
 		{Name: provider.ComponentsFile(), Data: []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + provider.Name + "-system # " + note + "\n")},
@@ -75,7 +75,7 @@ func mustRead(t testing.TB, root string, r *release.Release) *release.Release {
 	return got
 }
 
-// tree returns what is below a folder: the mode and bytes of each path.
+// tree returns the mode and bytes of each path below a folder.
 func tree(t testing.TB, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -105,7 +105,7 @@ func tree(t testing.TB, root string) map[string]string {
 	return found
 }
 
-// hidden returns the paths of a tree that are this package's own.
+// hidden returns the paths of lock files and temporary files in a tree.
 func hidden(paths map[string]string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(paths)), func(path string) bool {
 		return !strings.Contains(path, ".clusterctl-release")

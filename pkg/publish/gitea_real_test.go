@@ -28,16 +28,16 @@ var (
 	giteaFiles   = flag.String("publish.gitea-files", "", "the folder with the templates and options of that program")
 )
 
-// realGitea is a Gitea that runs, with a user who has packages.
+// realGitea is a running Gitea with a user who may publish packages.
 type realGitea struct {
 	host, token string
 }
 
-// startGitea starts a Gitea in a folder of its own.
+// startGitea starts a Gitea in a new folder.
 func startGitea(t *testing.T) realGitea {
 	t.Helper()
 	host := freeHost(t)
-	_, port, _ := net.SplitHostPort(host) // it was listened on
+	_, port, _ := net.SplitHostPort(host) // the address of a listener has a port
 	dir := t.TempDir()
 	config := filepath.Join(dir, "app.ini")
 	write(t, config, fmt.Sprintf(`RUN_MODE = prod
@@ -92,7 +92,7 @@ LEVEL = Error
 	return realGitea{}
 }
 
-// realGiteaWorld is a package of a real Gitea, which is behind a proxy of the test's.
+// realGiteaWorld is a package of a real Gitea behind a proxy of the test.
 type realGiteaWorld struct {
 	giteaWorld
 
@@ -105,7 +105,7 @@ type realGiteaWorld struct {
 func (w *realGiteaWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: w.server.host}) },
-		ErrorHandler: func(out http.ResponseWriter, _ *http.Request, _ error) { out.WriteHeader(http.StatusBadGateway) }, // the request broke off
+		ErrorHandler: func(out http.ResponseWriter, _ *http.Request, _ error) { out.WriteHeader(http.StatusBadGateway) }, // the request was cut off
 	}
 	handler := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(out, r)
@@ -118,7 +118,7 @@ func (w *realGiteaWorld) process(fault func(int, *http.Request) wire.Fault) (*wi
 		Secret: w.server.token, SecretHeader: "Authorization", SecretHosts: []string{giteaserver.Host},
 	}
 	return n, Options{
-		TokenFile: w.token, Progress: w.tell, Report: w.tell,
+		TokenFile: w.token, Progress: w.report, Report: w.report,
 		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now},
 	}
 }
@@ -128,7 +128,7 @@ func (w *realGiteaWorld) do(ctx context.Context, n *wire.Network, opts Options, 
 	return w.publish(ctx, "https://"+giteaserver.Host+"/api/packages/acme/generic/"+w.name, []string{w.server.token}, n, opts, releases...)
 }
 
-// public implements world: what anybody downloads.
+// public implements world by downloads without a token.
 func (w *realGiteaWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
 	for _, name := range []string{release.MetadataFile, "infrastructure-components.yaml", "cluster-template-prod.yaml", store.ChecksumsFile, store.ProvenanceFile} {
@@ -148,15 +148,15 @@ func (w *realGiteaWorld) public(version string) (map[string]string, bool) {
 	return files, ok
 }
 
-// observe looks at what anybody can see now.
+// observe checks the files that are public now.
 func (w *realGiteaWorld) observe() {
 	if w.want == nil {
 		return
 	}
 	if files, ok := w.public(w.want.Version); ok && hasAll(w.want, files) {
-		w.sees()
+		w.saw()
 	} else if ok {
-		w.sees(fmt.Sprintf("%s was there with %v", w.want.Version, files))
+		w.saw(fmt.Sprintf("%s was public with %v", w.want.Version, files))
 	}
 }
 
@@ -164,16 +164,16 @@ func (w *realGiteaWorld) observe() {
 func (w *realGiteaWorld) complete() error {
 	w.observe()
 	if files, _ := w.public(w.want.Version); len(files) != 5 || w.seen == 0 {
-		return fmt.Errorf("there is %v", files)
+		return fmt.Errorf("the files are %v", files)
 	}
-	return w.whole()
+	return w.violations()
 }
 
-// TestRealGitea runs the suite of faults against generic packages of a real Gitea, and publishes to its
-// registry. It runs where the program is given (make gitea).
+// TestRealGitea runs the tests with faults against generic packages of a real Gitea, and publishes to its
+// registry. It needs the flag publish.gitea (make gitea).
 func TestRealGitea(t *testing.T) {
 	if *giteaProgram == "" {
-		t.Skip("it needs the program gitea, which takes long to build: make gitea")
+		t.Skip("this test needs the program gitea, which takes long to build: make gitea")
 	}
 	server := startGitea(t)
 	kinds := []worldKind{{name: "real Gitea", open: func(t testing.TB, _ string, _ uint64) world {

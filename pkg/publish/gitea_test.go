@@ -42,7 +42,7 @@ func newGiteaWorld(t testing.TB) *giteaWorld {
 	return w
 }
 
-// public implements world: with metadata.yaml a version is there.
+// public implements world: a version is public if it has metadata.yaml.
 func (w *giteaWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
 	for name, data := range w.server.Files("capl", version) {
@@ -55,15 +55,15 @@ func (w *giteaWorld) public(version string) (map[string]string, bool) {
 // expect implements world.
 func (w *giteaWorld) expect(releases ...*release.Release) { w.want = releases[0] }
 
-// observe looks at what anybody can see now.
+// observe checks the files that are public now.
 func (w *giteaWorld) observe() {
 	if w.want == nil {
 		return
 	}
 	if files, ok := w.public(w.want.Version); ok && hasAll(w.want, files) {
-		w.sees()
+		w.saw()
 	} else if ok {
-		w.sees(fmt.Sprintf("%s was there with %v", w.want.Version, files))
+		w.saw(fmt.Sprintf("%s was public with %v", w.want.Version, files))
 	}
 }
 
@@ -74,7 +74,7 @@ func (w *giteaWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.N
 		Secret: giteaSecret, SecretHeader: "Authorization", SecretHosts: []string{giteaserver.Host},
 	}
 	return n, Options{
-		TokenFile: w.token, Progress: w.tell, Report: w.tell,
+		TokenFile: w.token, Progress: w.report, Report: w.report,
 		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now},
 	}
 }
@@ -84,20 +84,20 @@ func (w *giteaWorld) do(ctx context.Context, n *wire.Network, opts Options, rele
 	return w.publish(ctx, giteaURL, []string{giteaSecret}, n, opts, releases...)
 }
 
-// complete implements world: each file is there, and nothing else.
+// complete implements world: the version has exactly the expected files.
 func (w *giteaWorld) complete() error {
 	w.observe()
 	if w.seen == 0 {
-		return errors.New("the observer saw nothing")
+		return errors.New("the observer saw no public version")
 	}
 	files, _ := w.public(w.want.Version)
 	if len(files) != len(w.want.Files)+2 { // checksums and provenance
-		return errors.Join(w.whole(), fmt.Errorf("there is %v", slices.Sorted(maps.Keys(files))))
+		return errors.Join(w.violations(), fmt.Errorf("the files are %v", slices.Sorted(maps.Keys(files))))
 	}
-	return w.whole()
+	return w.violations()
 }
 
-// TestGitea publishes, publishes again, is refused, replaces, and reads.
+// TestGitea publishes, publishes again, publishes other bytes, replaces and reads.
 func TestGitea(t *testing.T) {
 	w := newGiteaWorld(t)
 	w.server.PageSize = 1

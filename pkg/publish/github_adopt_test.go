@@ -16,18 +16,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// program is a file that somebody else puts into releases, such as a binary.
+// program returns a file that another program adds to releases, such as a binary.
 func program() []*githubserver.Asset {
 	return []*githubserver.Asset{{Name: "program", Data: []byte("x")}}
 }
 
-// TestGitHubPrepared: what people have made for a version before is added to or gives its text, and
-// nothing of it is lost.
+// TestGitHubPrepared checks that the files are added to an existing release or draft of the version,
+// and that its title, text and other files stay.
 func TestGitHubPrepared(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepared []githubserver.Release
 		options  func(*Options)
-		// names of assets, title and text of the release afterwards
+		// other assets, title and text of the release afterwards
 		assets, title, body string
 		draft               bool
 		detail              string
@@ -53,11 +53,11 @@ func TestGitHubPrepared(t *testing.T) {
 			options:  func(o *Options) { o.Notes = "Other words" },
 			assets:   "program", title: "The first", body: "Other words",
 		},
-		"made public too early": {
+		"published too early": {
 			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Assets: program()}},
 			assets:   "program", title: "The first", body: "Words of ours", detail: "the files are added to",
 		},
-		"made public too early, and empty": {
+		"published too early and empty": {
 			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first"}},
 			title:    "The first",
 		},
@@ -65,7 +65,7 @@ func TestGitHubPrepared(t *testing.T) {
 			options: func(o *Options) { o.Draft, o.Notes = true, "Words of ours" },
 			title:   "v0.1.0", body: "Words of ours", draft: true, detail: "it stays a draft",
 		},
-		"a draft with a binary that is left one": {
+		"a draft with a binary that stays a draft": {
 			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true, Assets: program()}},
 			options:  func(o *Options) { o.Draft = true },
 			assets:   "program", title: "The first", body: "Words of ours", draft: true,
@@ -86,14 +86,14 @@ func TestGitHubPrepared(t *testing.T) {
 			}
 			plan, err := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{r})
 			if err != nil || !strings.Contains(plan.String(), test.detail) {
-				t.Fatalf("%v: want a plan with %q, got %v", err, test.detail, plan)
+				t.Fatalf("the plan is %v, %v; want one with %q", plan, err, test.detail)
 			}
 			if result, err := w.do(t.Context(), n, opts, r); err != nil || len(result.Warnings) > 0 || result.Releases[0].Action != Create {
 				t.Fatalf("%v, %v", err, result)
 			}
 			releases := w.server.Releases()
 			if len(releases) != 1 || releases[0].Draft != test.draft || releases[0].Name != test.title || releases[0].Body != test.body || releases[0].Tag != "v0.1.0" {
-				t.Errorf("there are %d releases, the first is %+v", len(releases), releases[0])
+				t.Errorf("the server has %d releases, the first is %+v", len(releases), releases[0])
 			}
 			var names []string
 			for _, a := range releases[0].Assets {
@@ -105,13 +105,13 @@ func TestGitHubPrepared(t *testing.T) {
 			if diff := cmp.Diff(want, names); diff != "" {
 				t.Errorf("the files (-want +got):\n%s", diff)
 			}
-			// Again: nothing is changed, but for a draft that is to become public.
+			// Publishing again only makes a draft public.
 			n, opts = w.process(nil)
 			if test.options != nil {
 				test.options(&opts)
 			}
 			if result, err := w.do(t.Context(), n, opts, r); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
-				t.Errorf("again: %v, %v, %v", err, result, changesOf(n))
+				t.Errorf("publishing again: %v, %v, %v", err, result, changesOf(n))
 			}
 			if !test.draft {
 				return
@@ -124,7 +124,8 @@ func TestGitHubPrepared(t *testing.T) {
 	}
 }
 
-// TestGitHubPreparedRefused: what can't be added to is left as it is, and the error says what to do.
+// TestGitHubPreparedRefused checks that a release that can't get more files stays unchanged, and that the error
+// has advice.
 func TestGitHubPreparedRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepared  []githubserver.Release
@@ -153,8 +154,8 @@ func TestGitHubPreparedRefused(t *testing.T) {
 	}
 }
 
-// TestGitHubPreparedKilled: whenever the publisher is killed while it adds to a draft with a binary, or
-// to a public release with one, nobody uses a part of it, and a re-run completes it.
+// TestGitHubPreparedKilled kills the publisher at each request while it adds files to a draft or a public
+// release with a binary. Users never see a part of the release, and a re-run completes it.
 func TestGitHubPreparedKilled(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	for _, draft := range []bool{true, false} {
@@ -186,16 +187,16 @@ func TestGitHubPreparedKilled(t *testing.T) {
 				}
 				_, err := w.do(t.Context(), n, opts, r)
 				if !n.Dead() || err == nil {
-					t.Fatalf("it was not killed: %v", err)
+					t.Fatalf("the publisher was not killed: %v", err)
 				}
 				again, opts := w.process(nil)
 				if _, err := w.do(t.Context(), again, opts, r); err != nil {
 					t.Errorf("draft %v, %s at %d: the re-run: %v", draft, kill, number, err)
 				}
 				if files, public := w.server.Public("v0.1.0"); !public || len(files) != 6 || len(w.server.Releases()) != 1 {
-					t.Errorf("draft %v, %s at %d: there is %v", draft, kill, number, slices.Sorted(maps.Keys(files)))
+					t.Errorf("draft %v, %s at %d: the files are %v", draft, kill, number, slices.Sorted(maps.Keys(files)))
 				}
-				if err := w.whole(); err != nil {
+				if err := w.violations(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -203,16 +204,16 @@ func TestGitHubPreparedKilled(t *testing.T) {
 	}
 }
 
-// replaceWorld is a world with a pre-release that is to be replaced, and an observer who counts the
-// requests at which none is public.
-func replaceWorld(t *testing.T) (w *githubWorld, replace func(n *wire.Network, opts Options) error, holes *int) {
+// replaceWorld returns a world with a published pre-release, a function that replaces it, and the number of
+// requests after which neither the old nor the new one is public.
+func replaceWorld(t *testing.T) (w *githubWorld, replace func(n *wire.Network, opts Options) error, gaps *int) {
 	t.Helper()
 	w = newGitHubWorld(t)
 	const version = "v0.2.0-rc.0"
 	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
 	w.published(t, nil, old)
-	holes = new(int)
-	whole := func(r *release.Release, files map[string][]byte) bool {
+	gaps = new(int)
+	complete := func(r *release.Release, files map[string][]byte) bool {
 		return !slices.ContainsFunc(r.Files, func(f release.File) bool { return string(files[f.Name]) != string(f.Data) })
 	}
 	return w, func(n *wire.Network, opts Options) error {
@@ -220,20 +221,20 @@ func replaceWorld(t *testing.T) (w *githubWorld, replace func(n *wire.Network, o
 		n.After = func() {
 			switch files, public := w.server.Public(version); {
 			case !public:
-				*holes++
-			case !whole(old, files) && !whole(changed, files):
+				*gaps++
+			case !complete(old, files) && !complete(changed, files):
 				t.Errorf("a part is public: %v", slices.Sorted(maps.Keys(files)))
 			}
 		}
 		_, err := w.do(t.Context(), n, opts, changed)
 		return err
-	}, holes
+	}, gaps
 }
 
-// TestGitHubReplaceRefused: where the server refuses the last request, the release that was there is
-// public again, and no draft is left.
+// TestGitHubReplaceRefused checks that the old release is public again and no draft is left if the server
+// refuses the last request.
 func TestGitHubReplaceRefused(t *testing.T) {
-	w, replace, holes := replaceWorld(t)
+	w, replace, gaps := replaceWorld(t)
 	before, _ := w.server.Public("v0.2.0-rc.0")
 	n, opts := w.process(nil)
 	inner, edits := n.Hosts[githubserver.APIHost], 0
@@ -253,26 +254,26 @@ func TestGitHubReplaceRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) || len(w.server.Releases()) != 1 {
-		t.Errorf("there is %v now, and %d releases", slices.Sorted(maps.Keys(after)), len(w.server.Releases()))
+		t.Errorf("the files are %v, in %d releases", slices.Sorted(maps.Keys(after)), len(w.server.Releases()))
 	}
 	if body := w.body(t, "v0.2.0-rc.0"); strings.Contains(body, "<!--") {
-		t.Errorf("the text of the release that is public again is %q", body)
+		t.Errorf("the text of the restored release is %q", body)
 	}
-	if *holes > 2 {
-		t.Errorf("none was public after %d requests", *holes)
+	if *gaps > 2 {
+		t.Errorf("none was public after %d requests, want at most 2", *gaps)
 	}
 }
 
-// TestGitHubReplaceKilled: whenever the publisher is killed or interrupted while it replaces a release,
-// the old or the new one is public, at the latest after a run that ends.
+// TestGitHubReplaceKilled kills or interrupts the publisher at each request while it replaces a release.
+// The old or the new release is public, at the latest after a complete run.
 func TestGitHubReplaceKilled(t *testing.T) {
-	w, replace, holes := replaceWorld(t)
+	w, replace, gaps := replaceWorld(t)
 	n, opts := w.process(nil)
 	if err := replace(n, opts); err != nil {
 		t.Fatal(err)
 	}
-	if *holes != 1 {
-		t.Errorf("none was public after %d requests, want 1: %v", *holes, changesOf(n))
+	if *gaps != 1 {
+		t.Errorf("none was public after %d requests, want 1: %v", *gaps, changesOf(n))
 	}
 	for number := range n.Requests() {
 		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
@@ -284,7 +285,7 @@ func TestGitHubReplaceKilled(t *testing.T) {
 				return wire.None
 			})
 			if err := replace(n, opts); err == nil || !n.Dead() {
-				t.Fatalf("it was not killed: %v", err)
+				t.Fatalf("the publisher was not killed: %v", err)
 			}
 			n, opts = w.process(nil)
 			if err := replace(n, opts); err != nil {
@@ -298,17 +299,17 @@ func TestGitHubReplaceKilled(t *testing.T) {
 			}
 			for _, r := range w.server.Releases() {
 				if r.Draft && strings.Contains(r.Body, "replaced") {
-					t.Errorf("%s at %d: the old one is left as a draft", kill, number)
+					t.Errorf("%s at %d: the old release still exists as a draft", kill, number)
 				}
 			}
-			if err := w.whole(); err != nil {
+			if err := w.violations(); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-// TestGitHubRefusedLeavesNoDraft: a publication that the server refuses takes its draft along.
+// TestGitHubRefusedLeavesNoDraft checks that the draft is removed if the server refuses to publish it.
 func TestGitHubRefusedLeavesNoDraft(t *testing.T) {
 	w := newGitHubWorld(t)
 	n, opts := w.process(nil)
@@ -324,16 +325,16 @@ func TestGitHubRefusedLeavesNoDraft(t *testing.T) {
 	})
 	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", ""))
 	if err == nil || !strings.Contains(err.Error(), "it needs contents=write; workflows=write") {
-		t.Errorf("the error does not say which permissions are needed: %v", err)
+		t.Errorf("got %v, want an error with the required permissions", err)
 	}
 	if left := w.server.Releases(); len(left) > 0 {
 		t.Errorf("a draft is left: %+v", left[0])
 	}
 }
 
-// TestGitHubDoubles: a second public release of a version is reported when it is published, published
-// again and verified.
-func TestGitHubDoubles(t *testing.T) {
+// TestGitHubDuplicateReleases checks that publishing again and verifying report a second public release of a
+// version.
+func TestGitHubDuplicateReleases(t *testing.T) {
 	w := newGitHubWorld(t)
 	r := someLabelled("v0.1.0")
 	w.published(t, nil, r)
@@ -349,8 +350,8 @@ func TestGitHubDoubles(t *testing.T) {
 	}
 }
 
-// TestGitHubReplaceKilledAndRefused: a run that is killed while none is public, and another one that is
-// refused: the old release is public again.
+// TestGitHubReplaceKilledAndRefused kills a run while no release is public and refuses the next one. Then the
+// old release is public again.
 func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 	w, replace, _ := replaceWorld(t)
 	before, _ := w.server.Public("v0.2.0-rc.0")
@@ -368,10 +369,10 @@ func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 	}
 	n, opts := w.process(edits(wire.KilledAfter, 1))
 	if err := replace(n, opts); err == nil || !n.Dead() {
-		t.Fatalf("it was not killed: %v", err)
+		t.Fatalf("the publisher was not killed: %v", err)
 	}
 	if _, public := w.server.Public("v0.2.0-rc.0"); public {
-		t.Fatal("a release is public")
+		t.Fatal("a release is public, want none")
 	}
 	n, opts = w.process(nil)
 	inner := n.Hosts[githubserver.APIHost]
@@ -388,11 +389,11 @@ func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) {
-		t.Errorf("there is %v", slices.Sorted(maps.Keys(after)))
+		t.Errorf("the files are %v", slices.Sorted(maps.Keys(after)))
 	}
 }
 
-// TestGitHubPreparedNotReplaced: Options.Replace takes no files out of a draft of others.
+// TestGitHubPreparedNotReplaced checks that Options.Replace removes no files from another publisher's draft.
 func TestGitHubPreparedNotReplaced(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Add(githubserver.Release{Tag: "v0.1.0-rc.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: store.ChecksumsFile, Data: []byte("other")})})

@@ -11,15 +11,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 )
 
-// TestGitHubDraftMadeOnce: a draft whose making was not answered is looked for before another one is
-// made, however far the list is behind. What a publisher asked for is looked at here, and not what is
-// there in the end, where drafts too many have been removed.
-func TestGitHubDraftMadeOnce(t *testing.T) {
+// TestGitHubDraftCreatedOnce checks that a publisher looks for a draft whose creation was not answered before it
+// creates another one, even if the list of releases lags. The test counts requests, because surplus drafts are
+// removed in the end.
+func TestGitHubDraftCreatedOnce(t *testing.T) {
 	const (
-		making     = http.MethodPost + " https://api.github.com/repos/acme/capl/releases"
+		creation   = http.MethodPost + " https://api.github.com/repos/acme/capl/releases"
 		draftLooks = 5
 	)
-	for fault, made := range map[wire.Fault]int{
+	for fault, created := range map[wire.Fault]int{
 		// The server created it, but the answer was lost.
 		wire.LostAnswer: 1, wire.CutAnswer: 1, wire.GatewayAfter: 1,
 		// The server did not create it, and the answer was lost as well.
@@ -36,7 +36,7 @@ func TestGitHubDraftMadeOnce(t *testing.T) {
 					w.expect(r)
 					var times []time.Time
 					n, opts := w.process(func(_ int, r *http.Request) wire.Fault {
-						if r.Method+" "+r.URL.String() != making {
+						if r.Method+" "+r.URL.String() != creation {
 							return wire.None
 						}
 						if times = append(times, w.clock.Now()); len(times) == 1 {
@@ -47,20 +47,20 @@ func TestGitHubDraftMadeOnce(t *testing.T) {
 					if _, err := w.do(t.Context(), n, opts, r); err != nil {
 						t.Fatal(err)
 					}
-					if len(times) != made {
-						t.Errorf("the draft was made %d times, want %d: %v", len(times), made, changesOf(n))
+					if len(times) != created {
+						t.Errorf("the draft was created %d times, want %d: %v", len(times), created, changesOf(n))
 					}
 					for _, change := range changesOf(n) {
 						if strings.HasPrefix(change, http.MethodDelete) {
-							t.Errorf("something was made and removed: %v", changesOf(n))
+							t.Errorf("a draft was created and removed: %v", changesOf(n))
 						}
 					}
 					unclear := fault == wire.GatewayBefore || fault == wire.CutRequest || fault == wire.Internal || fault == wire.Unavailable
-					if looks := looksBetween(n.Requests(), making); unclear && looks < draftLooks {
-						t.Errorf("it was looked for %d times, want %d: %v", looks, draftLooks, n.Requests())
+					if looks := looksBetween(n.Requests(), creation); unclear && looks < draftLooks {
+						t.Errorf("the draft was looked for %d times, want at least %d: %v", looks, draftLooks, n.Requests())
 					}
 					if waited := times[len(times)-1].Sub(times[0]); unclear && waited < 20*time.Second {
-						t.Errorf("another one was made after %s", waited)
+						t.Errorf("another draft was created after %s, want at least 20s", waited)
 					}
 					if err := w.complete(); err != nil {
 						t.Error(err)
@@ -71,42 +71,42 @@ func TestGitHubDraftMadeOnce(t *testing.T) {
 	}
 }
 
-// looksBetween counts the lists that were asked for between the first two requests of a kind.
-func looksBetween(requests []string, what string) int {
+// looksBetween counts the lists that were requested between the first two requests to create a draft.
+func looksBetween(requests []string, creation string) int {
 	looks, met := 0, 0
 	for _, r := range requests {
 		switch {
-		case r == what:
+		case r == creation:
 			met++
-		case met == 1 && strings.HasPrefix(r, strings.Replace(what, http.MethodPost, http.MethodGet, 1)+"?"):
+		case met == 1 && strings.HasPrefix(r, strings.Replace(creation, http.MethodPost, http.MethodGet, 1)+"?"):
 			looks++
 		}
 	}
 	return looks
 }
 
-// TestGitHubDraftTooMany: where the list is behind for longer than anybody waits there are two drafts
-// of one run, and the other one is removed, for versions too that may be replaced.
-func TestGitHubDraftTooMany(t *testing.T) {
+// TestGitHubSurplusDraftRemoved checks that the surplus draft is removed if the list lags so long that one run
+// creates two drafts, also for versions that may be replaced.
+func TestGitHubSurplusDraftRemoved(t *testing.T) {
 	for _, version := range []string{"v0.1.0", "v0.1.0-rc.0"} {
 		w := newGitHubWorld(t)
 		r := someRelease(libvirt, version, "")
 		w.expect(r)
-		made := 0
-		isMaking := func(r *http.Request) bool {
+		created := 0
+		isCreation := func(r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/releases")
 		}
 		n, opts := w.process(func(_ int, r *http.Request) wire.Fault {
-			if isMaking(r) && made == 0 {
+			if isCreation(r) && created == 0 {
 				return wire.LostAnswer
 			}
 			return wire.None
 		})
 		inner := n.Hosts[githubserver.APIHost]
 		n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-			if isMaking(r) {
-				made++
-			} else if strings.HasSuffix(r.URL.Path, "/releases") && made == 1 {
+			if isCreation(r) {
+				created++
+			} else if strings.HasSuffix(r.URL.Path, "/releases") && created == 1 {
 				_, _ = out.Write([]byte("[]")) // to a recorder
 				return
 			}
@@ -115,8 +115,8 @@ func TestGitHubDraftTooMany(t *testing.T) {
 		if _, err := w.do(t.Context(), n, opts, r); err != nil {
 			t.Fatal(err)
 		}
-		if made != 2 {
-			t.Errorf("%s: %d drafts were made", version, made)
+		if created != 2 {
+			t.Errorf("%s: %d drafts were created", version, created)
 		}
 		if err := w.complete(); err != nil {
 			t.Errorf("%s: %v", version, err)

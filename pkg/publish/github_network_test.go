@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestLongWaits: a server that asks to wait for hours is not waited for, and the error says so.
+// TestLongWaits checks that a publisher returns an error when the server asks it to wait for hours.
 func TestLongWaits(t *testing.T) {
 	w := newGitHubWorld(t)
 	n, opts := w.process(nil)
@@ -37,7 +37,7 @@ func TestLongWaits(t *testing.T) {
 	}
 }
 
-// TestGitHubInterrupted: an interrupted publisher removes its draft.
+// TestGitHubInterrupted checks that an interrupted publisher removes its draft.
 func TestGitHubInterrupted(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	for at := range 12 {
@@ -60,13 +60,13 @@ func TestGitHubInterrupted(t *testing.T) {
 				t.Errorf("interrupted at %d: a draft is left", at)
 			}
 		}
-		if err := w.whole(); err != nil {
+		if err := w.violations(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestGitHubEnterprise publishes to a server with everything below one host, without digests, and reads it.
+// TestGitHubEnterprise publishes to and reads from a server with one host for everything and without digests.
 func TestGitHubEnterprise(t *testing.T) {
 	ghe := githubserver.New("acme", "capl", time.Now)
 	ghe.Token, ghe.NoDigests = githubSecret, true
@@ -98,15 +98,15 @@ func TestGitHubEnterprise(t *testing.T) {
 	}
 }
 
-// TestWaitsAreReported: what a run waits for is told, and a server that fails for good is given up on in
-// one go, whatever step it is at.
+// TestWaitsAreReported checks that waits are reported with their reasons, and that a run gives up on a server
+// that always fails in the same time at every step.
 func TestWaitsAreReported(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	for name, test := range map[string]struct {
 		fails  func(r *http.Request) bool
 		status int
 		header string
-		told   string
+		report string
 		most   time.Duration
 	}{
 		"a list": {func(r *http.Request) bool {
@@ -115,8 +115,8 @@ func TestWaitsAreReported(t *testing.T) {
 		"an upload": {func(r *http.Request) bool {
 			return strings.HasSuffix(r.URL.Path, "/assets") && r.Method == http.MethodPost
 		}, 500, "", "uploading ", 3 * time.Minute},
-		"making it public": {func(r *http.Request) bool { return r.Method == http.MethodPatch }, 502, "", "api.github.com answers 502 Bad Gateway; trying again in ", 3 * time.Minute},
-		"a limit":          {func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tags") }, 429, "26", "api.github.com limits requests; trying again in 2", 10 * time.Minute},
+		"publication": {func(r *http.Request) bool { return r.Method == http.MethodPatch }, 502, "", "api.github.com answers 502 Bad Gateway; trying again in ", 3 * time.Minute},
+		"a limit":     {func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tags") }, 429, "26", "api.github.com limits requests; trying again in 2", 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
@@ -146,16 +146,16 @@ func TestWaitsAreReported(t *testing.T) {
 			start := w.clock.Now()
 			_, err := w.do(t.Context(), n, opts, r)
 			if took := w.clock.Now().Sub(start); err == nil || took > test.most {
-				t.Errorf("it gave up after %s: %v", took, err)
+				t.Errorf("the publisher gave up after %s, want at most %s: %v", took, test.most, err)
 			}
-			if !slices.ContainsFunc(waits, func(line string) bool { return strings.Contains(line, test.told) }) {
-				t.Errorf("want %q to be told, got %q", test.told, waits)
+			if !slices.ContainsFunc(waits, func(line string) bool { return strings.Contains(line, test.report) }) {
+				t.Errorf("reported %q, want %q", waits, test.report)
 			}
 		})
 	}
 }
 
-// TestGitHubReadOnlyUser: a plan for a user without write permission ends with an error as well.
+// TestGitHubReadOnlyUser checks that a plan without write permission is an error.
 func TestGitHubReadOnlyUser(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Token, w.server.ReadToken = "other", githubSecret

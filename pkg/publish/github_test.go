@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// published publishes releases, which must work.
+// published publishes releases and fails the test on an error.
 func (w *githubWorld) published(t *testing.T, change func(*Options), releases ...*release.Release) *Result {
 	t.Helper()
 	n, opts := w.process(nil)
@@ -43,8 +43,8 @@ func TestGitHubPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made := changesOf(n); len(made) > 0 {
-		t.Errorf("a plan changed something: %v", made)
+	if changes := changesOf(n); len(changes) > 0 {
+		t.Errorf("the plan made the changes %v", changes)
 	}
 	want := "to https://github.com/acme/capl\n  create     infrastructure-libvirt v0.1.0, 3 files\n" +
 		"             the commit " + someCommit + " is tagged v0.1.0\n             it becomes the latest release\n"
@@ -73,7 +73,7 @@ to use it:
 	if there.Body != "What is new\n" || there.Name != "v0.1.0" || there.Prerelease || w.server.Latest() != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
 		t.Errorf("published %+v, latest %s, commit %s", there, w.server.Latest(), w.server.Commit("v0.1.0"))
 	}
-	// Again: nothing is changed.
+	// Publishing again changes nothing.
 	n, opts = w.process(nil)
 	result, err = w.do(t.Context(), n, opts, r)
 	if err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
@@ -81,7 +81,7 @@ to use it:
 	}
 }
 
-// TestGitHubLatest: only the highest stable version is the latest, in whatever order they come.
+// TestGitHubLatest checks that the highest stable version is the latest in any order of publication.
 func TestGitHubLatest(t *testing.T) {
 	w := newGitHubWorld(t)
 	for _, step := range []struct {
@@ -110,13 +110,13 @@ func TestGitHubLatest(t *testing.T) {
 	}
 }
 
-// TestGitHubSeveralProviders: providers of one version become one release.
+// TestGitHubSeveralProviders checks that providers of the same version share one release.
 func TestGitHubSeveralProviders(t *testing.T) {
 	w := newGitHubWorld(t)
 	n, opts := w.process(nil)
 	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "one"), someRelease(micro, "v0.1.0", "two"))
 	if err == nil || !strings.Contains(err.Error(), "infrastructure-libvirt v0.1.0 and bootstrap-micro v0.1.0 both have a file cluster-template-prod.yaml") || len(n.Requests()) > 0 {
-		t.Fatalf("want a collision before anything is asked, got %v, %v", err, n.Requests())
+		t.Fatalf("got %v after the requests %v, want a collision without requests", err, n.Requests())
 	}
 	both := []*release.Release{someRelease(libvirt, "v0.1.0", ""), someRelease(micro, "v0.1.0", "")}
 	w.expect(both...)
@@ -125,9 +125,9 @@ func TestGitHubSeveralProviders(t *testing.T) {
 		t.Error(err)
 	}
 	if got := len(w.server.Releases()[0].Assets); got != 6 { // two components, metadata, a template, checksums, provenance
-		t.Errorf("%d assets", got)
+		t.Errorf("got %d assets, want 6", got)
 	}
-	// One of them alone is there as well.
+	// Publishing one of them again changes nothing.
 	if result := w.published(t, nil, both[1]); result.Releases[0].Action != Unchanged {
 		t.Errorf("one of two: %v", result)
 	}
@@ -169,7 +169,7 @@ func TestGitHubConflictAndReplace(t *testing.T) {
 	}
 }
 
-// TestGitHubImmutable tries to replace an immutable release: it stays.
+// TestGitHubImmutable checks that an immutable release is not replaced.
 func TestGitHubImmutable(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Immutable = true
@@ -202,7 +202,8 @@ func TestGitHubImmutable(t *testing.T) {
 	}
 }
 
-// TestGitHubTagWarnings: tags without a complete release, of which clusterctl takes the newest of a series.
+// TestGitHubTagWarnings checks the warnings about tags without a complete release. clusterctl takes the newest tag
+// of a series.
 func TestGitHubTagWarnings(t *testing.T) {
 	w := newGitHubWorld(t)
 	for _, tag := range []string{"v0.1.0", "v0.1.1", "v0.2.0", "v0.3.0", "nightly", "v0.4.0"} {
@@ -222,7 +223,7 @@ func TestGitHubTagWarnings(t *testing.T) {
 	}
 }
 
-// TestGitHubErrors: each says what to do, and nothing is left behind.
+// TestGitHubErrors checks that each error has advice and that nothing is changed.
 func TestGitHubErrors(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	odd, err := release.New(libvirt, "v0.1.0", append(slices.Clone(r.Files), release.File{Name: "a b.txt", Data: []byte("x")}, release.File{Name: "empty.txt"}))
@@ -259,19 +260,19 @@ func TestGitHubErrors(t *testing.T) {
 			before := w.server.Releases()
 			_, err := w.do(t.Context(), n, opts, test.release)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want %q, got %v", test.want, err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if diff := cmp.Diff(before, w.server.Releases()); diff != "" {
 				t.Errorf("something was changed (-before +after):\n%s", diff)
 			}
-			if err := w.whole(); err != nil {
+			if err := w.violations(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestGitHubURLs: what isn't a repository, and the hosts that a token is sent to.
+// TestGitHubURLs checks that URLs are refused that don't name a repository of the server.
 func TestGitHubURLs(t *testing.T) {
 	token := newGitHubWorld(t).token
 	for text, want := range map[string]string{
@@ -285,12 +286,12 @@ func TestGitHubURLs(t *testing.T) {
 	} {
 		_, err := Open(text, Options{TokenFile: token})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
-			t.Errorf("%s: want %q, got %v", text, want, err)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 }
 
-// TestGitHubRead reads by clusterctl's URL forms, without a token.
+// TestGitHubRead reads releases without a token from the forms of URLs that clusterctl accepts.
 func TestGitHubRead(t *testing.T) {
 	w := newGitHubWorld(t)
 	for _, version := range []string{"v0.1.0", "v0.2.0", "v0.3.0-rc.0"} {
@@ -322,7 +323,7 @@ func TestGitHubRead(t *testing.T) {
 	} {
 		_, err := Read(t.Context(), location, opts)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: want %q, got %v", location, want, err)
+			t.Errorf("%s: got %v, want %q", location, err, want)
 		}
 	}
 	if len(n.Leaks()) > 0 {
@@ -330,7 +331,7 @@ func TestGitHubRead(t *testing.T) {
 	}
 }
 
-// someLabelled returns a release whose components tell the provider, with a file that clusterctl does not read.
+// someLabelled returns a release with a provider label in its components and a file that clusterctl doesn't read.
 func someLabelled(version string) *release.Release {
 	r, err := release.New(libvirt, version, []release.File{
 		{Name: "infrastructure-components.yaml", Data: []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n  labels:\n    cluster.x-k8s.io/provider: infrastructure-libvirt\n")},
@@ -353,7 +354,7 @@ func TestParseChecksums(t *testing.T) {
 	sum := strings.Repeat("a", 64)
 	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is there twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {
 		if _, err := store.ParseChecksums([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: want %q, got %v", text, want, err)
+			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type githubWorld struct {
 	clock  *wire.Clock
 	server *githubserver.Server
 	token  string
-	want   map[string]map[string]string // what a public version has to have, by version, name and digest
+	want   map[string]map[string]string // the digests of a public version's files, by version and name
 }
 
 func newGitHubWorld(t testing.TB) *githubWorld {
@@ -45,7 +45,7 @@ func newGitHubWorld(t testing.TB) *githubWorld {
 	return w
 }
 
-// expect makes the observer look for a complete version of these releases.
+// expect makes the observer check that a public version of these releases is complete.
 func (w *githubWorld) expect(releases ...*release.Release) {
 	all, err := store.Versions(releases)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *githubWorld) expect(releases ...*release.Release) {
 	}
 }
 
-// observe checks the public state: a version is complete or missing.
+// observe checks that each version is complete or not public.
 func (w *githubWorld) observe() {
 	for version, want := range w.want {
 		files, public := w.server.Public(version)
@@ -74,9 +74,9 @@ func (w *githubWorld) observe() {
 			got[name] = store.Digest(data)
 		}
 		if maps.Equal(want, got) {
-			w.sees()
+			w.saw()
 		} else {
-			w.sees(fmt.Sprintf("%s was public with %v", version, slices.Sorted(maps.Keys(got))))
+			w.saw(fmt.Sprintf("%s was public with %v", version, slices.Sorted(maps.Keys(got))))
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (w *githubWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Secret: githubSecret, SecretHeader: "Authorization", SecretHosts: []string{githubserver.APIHost, githubserver.UploadsHost},
 	}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit, Progress: w.tell, Report: w.tell,
+		TokenFile: w.token, Commit: someCommit, Progress: w.report, Report: w.report,
 		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now, ReadFile: downloads(n, func(url, name string) string {
 			version := strings.Split(strings.TrimPrefix(url, githubURL+"/releases/"), "/")[0]
 			return githubURL + "/releases/download/" + version + "/" + name
@@ -96,12 +96,12 @@ func (w *githubWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 	}
 }
 
-// do publishes in a process of its own.
+// do publishes in a separate process.
 func (w *githubWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
 	return w.publish(ctx, githubURL, []string{githubSecret}, n, opts, releases...)
 }
 
-// public returns what clusterctl's users get for a version.
+// public returns the digests of the files that clusterctl's users get for a version.
 func (w *githubWorld) public(version string) (map[string]string, bool) {
 	published, ok := w.server.Public(version)
 	files := map[string]string{}
@@ -111,14 +111,14 @@ func (w *githubWorld) public(version string) (map[string]string, bool) {
 	return files, ok
 }
 
-// complete says what is wrong with the end: one public release a version, complete, and no draft.
+// complete returns an error unless each version has one complete public release and no draft.
 func (w *githubWorld) complete() error {
 	var problems []error
 	counts := map[string]int{}
 	for _, r := range w.server.Releases() {
 		counts[r.Tag]++
 		if r.Draft {
-			problems = append(problems, fmt.Errorf("the draft %d of %s is left", r.ID, r.Tag))
+			problems = append(problems, fmt.Errorf("the draft %d of %s still exists", r.ID, r.Tag))
 		}
 		if strings.Contains(r.Body, "<!--") {
 			problems = append(problems, fmt.Errorf("the text of %s is %q", r.Tag, r.Body))
@@ -138,17 +138,17 @@ func (w *githubWorld) complete() error {
 	}
 	w.observe()
 	if w.seen == 0 {
-		problems = append(problems, errors.New("the observer saw nothing"))
+		problems = append(problems, errors.New("the observer saw no public version"))
 	}
-	return errors.Join(append(problems, w.whole())...)
+	return errors.Join(append(problems, w.violations())...)
 }
 
-// withoutPipelines takes the variables away that the tests' own pipeline may have.
+// withoutPipelines unsets the variables of the pipeline that runs the tests.
 func withoutPipelines() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if strings.HasPrefix(name, "GITHUB_") || strings.HasPrefix(name, "GH_") || strings.HasPrefix(name, "GITLAB_") || strings.HasPrefix(name, "CI_") {
-			_ = os.Unsetenv(name) // a name from the environment is one
+			_ = os.Unsetenv(name) // names from the environment are valid
 		}
 	}
 }

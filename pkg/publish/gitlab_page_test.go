@@ -18,13 +18,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// pageFaults are what happens to requests for the project's release, and to others.
+// pageFaults are the faults of all requests when a release of the project is published, too.
 var pageFaults = []wire.Fault{
 	wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable, wire.Limited,
 }
 
-// page publishes with a release of the project's.
-func (w *gitlabWorld) page(t *testing.T, fault func(int, *http.Request) wire.Fault, change func(*Options), releases ...*release.Release) (*Result, *wire.Network, error) {
+// publishWithRelease publishes with a release of the project.
+func (w *gitlabWorld) publishWithRelease(t *testing.T, fault func(int, *http.Request) wire.Fault, change func(*Options), releases ...*release.Release) (*Result, *wire.Network, error) {
 	t.Helper()
 	n, opts := w.process(fault)
 	opts.GitLabRelease = true
@@ -35,18 +35,18 @@ func (w *gitlabWorld) page(t *testing.T, fault func(int, *http.Request) wire.Fau
 	return result, n, err
 }
 
-// linked says what is wrong with the project's releases: there has to be one, with a link to each file.
-func (w *gitlabWorld) linked() error {
+// checkLinks returns an error unless the project has one release with one link to each file.
+func (w *gitlabWorld) checkLinks() error {
 	all := w.server.Releases()
 	if len(all) != 1 {
-		return fmt.Errorf("there are %d releases", len(all))
+		return fmt.Errorf("got %d releases, want 1", len(all))
 	}
 	files := w.server.Public("capl", w.want.Version)
 	got := map[string]int{}
 	for _, l := range all[0].Links {
 		name := strings.TrimPrefix(l.URL, gitlabURL+"/"+w.want.Version+"/")
 		if _, ok := files[name]; !ok || name != l.Name || l.Type != "package" {
-			return fmt.Errorf("the link %+v leads nowhere", l)
+			return fmt.Errorf("the link %+v has the wrong URL, name or type", l)
 		}
 		got[name]++
 	}
@@ -70,33 +70,33 @@ func TestGitLabRelease(t *testing.T) {
 	if err != nil || !strings.Contains(plan.String(), "  create     "+place+", 5 links\n") || len(changesOf(n)) > 0 {
 		t.Fatalf("%v: %s", err, plan)
 	}
-	result, n, err := w.page(t, nil, func(o *Options) { o.Notes = "What is new" }, w.want)
+	result, n, err := w.publishWithRelease(t, nil, func(o *Options) { o.Notes = "What is new" }, w.want)
 	if err != nil || !strings.Contains(result.String(), "published "+place) {
 		t.Fatalf("%v: %s", err, result)
 	}
 	if changes := changesOf(n); !strings.HasPrefix(changes[len(changes)-1], http.MethodPost) {
-		t.Errorf("the release is not made last: %v", changes)
+		t.Errorf("the release is not the last change: %v", changes)
 	}
-	if err := errors.Join(w.complete(), w.linked()); err != nil {
+	if err := errors.Join(w.complete(), w.checkLinks()); err != nil {
 		t.Error(err)
 	}
 	if got := w.server.Releases()[0]; got.Description != "What is new" || got.Name != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
 		t.Errorf("the release is %+v of %s", got, w.server.Commit("v0.1.0"))
 	}
-	// Again: nothing is changed, whatever the notes.
-	result, n, err = w.page(t, nil, func(o *Options) { o.Notes = "Other words" }, w.want)
+	// Publishing again changes nothing, even with other notes.
+	result, n, err = w.publishWithRelease(t, nil, func(o *Options) { o.Notes = "Other words" }, w.want)
 	if err != nil || len(changesOf(n)) > 0 || result.Pages[0].Action != Unchanged {
-		t.Errorf("again: %v, %v, %v", err, changesOf(n), result)
+		t.Errorf("publishing again: %v, %v, %v", err, changesOf(n), result)
 	}
-	// Without the flag nothing is asked about it.
+	// Without the option there are no requests about releases.
 	n, opts = w.process(nil)
 	if _, err := w.do(t.Context(), n, opts, w.want); err != nil || slices.ContainsFunc(n.Requests(), func(r string) bool { return strings.Contains(r, "/releases") }) {
-		t.Errorf("without the flag: %v, %v", err, n.Requests())
+		t.Errorf("without the option: %v, %v", err, n.Requests())
 	}
 }
 
-// TestGitLabReleaseThere: what others put into the release stays, and what is missing is added.
-func TestGitLabReleaseThere(t *testing.T) {
+// TestGitLabExistingRelease checks that an existing release keeps its links and gets the missing ones.
+func TestGitLabExistingRelease(t *testing.T) {
 	link := func(name string) gitlabserver.Link {
 		return gitlabserver.Link{Name: name, URL: gitlabURL + "/v0.1.0/" + name, Type: "package"}
 	}
@@ -104,12 +104,12 @@ func TestGitLabReleaseThere(t *testing.T) {
 	for name, test := range map[string]struct {
 		links  []gitlabserver.Link
 		commit string
-		want   string // an error, or nothing
+		want   string // part of the error; empty for none
 		added  int
 	}{
 		"of a pipeline":   {links: []gitlabserver.Link{other}, added: 5},
 		"begun":           {links: []gitlabserver.Link{other, link("metadata.yaml"), link("SHA256SUMS")}, added: 3},
-		"a link astray":   {links: []gitlabserver.Link{{Name: "metadata.yaml", URL: "https://example.com/metadata.yaml"}}, want: "has a link metadata.yaml to https://example.com/metadata.yaml"},
+		"another URL":     {links: []gitlabserver.Link{{Name: "metadata.yaml", URL: "https://example.com/metadata.yaml"}}, want: "has a link metadata.yaml to https://example.com/metadata.yaml"},
 		"another commit":  {commit: strings.Repeat("b", 40), want: "is of the commit bbb"},
 		"another's names": {links: []gitlabserver.Link{{Name: "the metadata", URL: gitlabURL + "/v0.1.0/metadata.yaml"}}, added: 4},
 	} {
@@ -121,26 +121,26 @@ func TestGitLabReleaseThere(t *testing.T) {
 				commit = someCommit
 			}
 			w.server.AddRelease(gitlabserver.Release{Tag: "v0.1.0", Name: "The first", Description: "Words of ours", Links: test.links}, commit)
-			result, n, err := w.page(t, nil, nil, w.want)
+			result, n, err := w.publishWithRelease(t, nil, nil, w.want)
 			there := w.server.Releases()[0]
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) || len(changesOf(n)) > 0 {
-					t.Errorf("want %q before anything is changed, got %v, %v", test.want, err, changesOf(n))
+					t.Errorf("got %v and the changes %v, want %q without changes", err, changesOf(n), test.want)
 				}
 				return
 			}
 			if err != nil || result.Pages[0].Action != Update || len(there.Links) != len(test.links)+test.added || there.Description != "Words of ours" {
 				t.Errorf("%v, %v: %+v", err, result, there)
 			}
-			if diff := cmp.Diff(len(test.links), countOf(there.Links, test.links)); diff != "" {
-				t.Errorf("links of others are gone: %+v", there.Links)
+			if diff := cmp.Diff(len(test.links), countLinks(there.Links, test.links)); diff != "" {
+				t.Errorf("existing links were removed, left are %+v", there.Links)
 			}
 		})
 	}
 }
 
-// countOf counts the links that are among others, by their URLs.
-func countOf(all, some []gitlabserver.Link) int {
+// countLinks returns how many URLs of some links are also in all.
+func countLinks(all, some []gitlabserver.Link) int {
 	urls := map[string]bool{}
 	for _, l := range all {
 		urls[l.URL] = true
@@ -154,28 +154,28 @@ func countOf(all, some []gitlabserver.Link) int {
 	return found
 }
 
-// TestGitLabReleaseRefused: what a server refuses is an error that says what to do; the package is there.
+// TestGitLabReleaseRefused checks that a refused release is an error with advice, and that the package is public.
 func TestGitLabReleaseRefused(t *testing.T) {
 	w := newGitLabWorld(t)
 	w.want = someRelease(libvirt, "v0.1.0", "")
 	w.want.Source = nil
-	_, _, err := w.page(t, nil, func(o *Options) { o.Commit = "" }, w.want)
+	_, _, err := w.publishWithRelease(t, nil, func(o *Options) { o.Commit = "" }, w.want)
 	if err == nil || !strings.Contains(err.Error(), "Ref is not specified") || !strings.Contains(err.Error(), "push it first") {
 		t.Errorf("without a tag and a commit: %v", err)
 	}
 	if files := w.server.Public("capl", "v0.1.0"); files[release.MetadataFile] == nil {
-		t.Error("the package is not there")
+		t.Error("the package is not public")
 	}
 	w.server.Tag("v0.1.0", someCommit)
-	if _, _, err := w.page(t, nil, func(o *Options) { o.Commit = "" }, w.want); err != nil {
+	if _, _, err := w.publishWithRelease(t, nil, func(o *Options) { o.Commit = "" }, w.want); err != nil {
 		t.Errorf("with the tag: %v", err)
 	}
-	if err := w.linked(); err != nil {
+	if err := w.checkLinks(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGitLabReleaseFaults injects faults at random, and has two publishers at once: one release, each link once.
+// TestGitLabReleaseFaults runs two concurrent publishers with random faults. One release has each link once.
 func TestGitLabReleaseFaults(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -189,26 +189,26 @@ func TestGitLabReleaseFaults(t *testing.T) {
 			var running sync.WaitGroup
 			for i := range uint64(2) {
 				running.Go(func() {
-					_, _, _ = w.page(t, atRandom(seed*2+i, int(20+seed), faults), nil, w.want) // it may fail
+					_, _, _ = w.publishWithRelease(t, atRandom(seed*2+i, int(20+seed), faults), nil, w.want) // it may fail
 				})
 			}
 			running.Wait()
-			if _, _, err := w.page(t, nil, nil, w.want); err != nil {
+			if _, _, err := w.publishWithRelease(t, nil, nil, w.want); err != nil {
 				t.Fatalf("the run without faults: %v", err)
 			}
-			if err := errors.Join(w.complete(), w.linked()); err != nil {
+			if err := errors.Join(w.complete(), w.checkLinks()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestGitLabReleaseKilledAtEachRequest kills the publisher at each request from its last file on.
+// TestGitLabReleaseKilledAtEachRequest kills the publisher at each request from the upload of the last file on.
 func TestGitLabReleaseKilledAtEachRequest(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	clean := newGitLabWorld(t)
 	clean.want = r
-	_, n, err := clean.page(t, nil, nil, r)
+	_, n, err := clean.publishWithRelease(t, nil, nil, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,21 +219,21 @@ func TestGitLabReleaseKilledAtEachRequest(t *testing.T) {
 		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
 			w := newGitLabWorld(t)
 			w.want = r
-			_, n, err := w.page(t, func(at int, _ *http.Request) wire.Fault { return map[bool]wire.Fault{true: kill}[at == number] }, nil, r)
+			_, n, err := w.publishWithRelease(t, func(at int, _ *http.Request) wire.Fault { return map[bool]wire.Fault{true: kill}[at == number] }, nil, r)
 			if !n.Dead() {
-				t.Fatalf("%d: it was not killed: %v", number, err)
+				t.Fatalf("%d: the publisher was not killed: %v", number, err)
 			}
-			if _, _, err := w.page(t, nil, nil, r); err != nil {
+			if _, _, err := w.publishWithRelease(t, nil, nil, r); err != nil {
 				t.Errorf("%d, %s: the re-run: %v", number, kill, err)
 			}
-			if err := errors.Join(w.complete(), w.linked()); err != nil {
+			if err := errors.Join(w.complete(), w.checkLinks()); err != nil {
 				t.Errorf("%d, %s: %v", number, kill, err)
 			}
 		}
 	}
 }
 
-// TestGitLabDeployToken: it sends and reads files, in its own header, and lists nothing.
+// TestGitLabDeployToken checks that a deploy token uploads and downloads files with its own header, and lists nothing.
 func TestGitLabDeployToken(t *testing.T) {
 	const secret = "gldt-" + "TopSecretOfTheTests"
 	w := newGitLabWorld(t)
@@ -255,10 +255,10 @@ func TestGitLabDeployToken(t *testing.T) {
 	}
 	files := w.server.Public("capl", "v0.1.0")
 	if _, ok := files[store.ProvenanceFile]; !ok {
-		t.Fatalf("there is no provenance among %v", slices.Sorted(maps.Keys(files)))
+		t.Fatalf("no provenance among %v", slices.Sorted(maps.Keys(files)))
 	}
 	if slices.ContainsFunc(n.Requests(), func(r string) bool { return !strings.Contains(r, "/packages/generic/") }) || len(n.Leaks()) > 0 {
-		t.Errorf("it asked for %v, and leaked %v", n.Requests(), n.Leaks())
+		t.Errorf("the requests are %v, with the leaks %v", n.Requests(), n.Leaks())
 	}
 	for _, fails := range []func() error{
 		func() error { _, err := Read(t.Context(), gitlabURL+"/latest", opts); return err },
@@ -269,13 +269,13 @@ func TestGitLabDeployToken(t *testing.T) {
 		}
 	}
 	if _, err := Read(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
-		t.Errorf("a version that is not there: %v", err)
+		t.Errorf("a missing version: %v", err)
 	}
 }
 
-// TestGitLabPageAnswers: a request that the server does not understand is not sent again and again, and
-// servers that answer 403 for a release that is not there get one.
-func TestGitLabPageAnswers(t *testing.T) {
+// TestGitLabReleaseAnswers checks that a request with the answer 400 is not repeated without end, and that a
+// release is created on servers that answer 403 for a missing release.
+func TestGitLabReleaseAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
 		status int
@@ -288,19 +288,19 @@ func TestGitLabPageAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newGitLabWorld(t)
 			w.want = someRelease(libvirt, "v0.1.0", "")
-			made := false
+			created := false
 			answered := 0
-			result, _, err := w.page(t, nil, func(o *Options) {
+			result, _, err := w.publishWithRelease(t, nil, func(o *Options) {
 				network := o.Network.Transport.(*wire.Network)
 				inner := network.Hosts[gitlabserver.Host]
 				network.Hosts[gitlabserver.Host] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 					isPage := strings.Contains(r.URL.Path, "/releases")
-					if isPage && r.Method == test.method && !made {
+					if isPage && r.Method == test.method && !created {
 						answered++
 						out.WriteHeader(test.status)
 						return
 					}
-					made = made || isPage && r.Method == http.MethodPost
+					created = created || isPage && r.Method == http.MethodPost
 					inner.ServeHTTP(out, r)
 				})
 			}, w.want)
@@ -308,7 +308,7 @@ func TestGitLabPageAnswers(t *testing.T) {
 				t.Errorf("%v, %v", result, err)
 			}
 			if test.want != "" && answered > test.most {
-				t.Errorf("it was asked for %d times", answered)
+				t.Errorf("the server answered %d requests", answered)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func newGitLabWorld(t testing.TB) *gitlabWorld {
 	return w
 }
 
-// observe looks at what anybody can see now: with metadata.yaml every file is there.
+// observe checks that a version with metadata.yaml has every file.
 func (w *gitlabWorld) observe() {
 	if w.want == nil {
 		return
@@ -55,10 +55,10 @@ func (w *gitlabWorld) observe() {
 	var problems []string
 	for _, f := range w.want.Files {
 		if string(files[f.Name]) != string(f.Data) {
-			problems = append(problems, fmt.Sprintf("%s was there without the right %s", w.want.Version, f.Name))
+			problems = append(problems, fmt.Sprintf("%s was public without the right %s", w.want.Version, f.Name))
 		}
 	}
-	w.sees(problems...)
+	w.saw(problems...)
 }
 
 func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options) {
@@ -67,20 +67,20 @@ func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Secret: gitlabSecret, SecretHeader: "Private-Token", SecretHosts: []string{gitlabserver.Host},
 	}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit, Progress: w.tell, Report: w.tell,
+		TokenFile: w.token, Commit: someCommit, Progress: w.report, Report: w.report,
 		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now, ReadFile: downloads(n, func(url, _ string) string { return url })},
 	}
 }
 
-// do publishes in a process of its own.
+// do publishes in a separate process.
 func (w *gitlabWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
 	return w.publish(ctx, gitlabURL, []string{gitlabSecret}, n, opts, releases...)
 }
 
-// expect makes the observer look for a complete version of a release.
+// expect makes the observer check that a public version of a release is complete.
 func (w *gitlabWorld) expect(releases ...*release.Release) { w.want = releases[0] }
 
-// public returns what clusterctl's users get for a version.
+// public returns the digests of the files that clusterctl's users get for a version.
 func (w *gitlabWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
 	for name, data := range w.server.Public("capl", version) {
@@ -90,7 +90,7 @@ func (w *gitlabWorld) public(version string) (map[string]string, bool) {
 	return files, ok
 }
 
-// complete says what is wrong with the end: each file once, and nothing else.
+// complete returns an error unless the package has exactly the expected files, each once.
 func (w *gitlabWorld) complete() error {
 	var want []string
 	all, err := store.Versions([]*release.Release{w.want})
@@ -108,12 +108,12 @@ func (w *gitlabWorld) complete() error {
 	slices.Sort(got)
 	w.observe()
 	if w.seen == 0 {
-		return errors.New("the observer saw nothing")
+		return errors.New("the observer saw no public version")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		return errors.Join(w.whole(), fmt.Errorf("the files (-want +got):\n%s", diff))
+		return errors.Join(w.violations(), fmt.Errorf("the files (-want +got):\n%s", diff))
 	}
-	return w.whole()
+	return w.violations()
 }
 
 func TestGitLabPublish(t *testing.T) {
@@ -154,7 +154,7 @@ func TestGitLabPublish(t *testing.T) {
 		}
 		w.want = someRelease(libvirt, "v0.2.0-rc.0", "new")
 		w.seen = 0
-		n.After = nil // the old one is there first
+		n.After = nil // the old version is public first
 		opts.Replace = true
 		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Replace {
 			t.Errorf("replacing: %v, %v", result, err)
@@ -162,7 +162,7 @@ func TestGitLabPublish(t *testing.T) {
 		if err := w.complete(); err != nil {
 			t.Error(err)
 		}
-		// What was published is read by clusterctl's URL, without a token.
+		// Published versions are read from clusterctl's URL without a token.
 		opts.TokenFile = ""
 		for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0", gitlabURL + "/latest"} {
 			if releases, err := Read(t.Context(), location, opts); err != nil || len(releases) != 1 || releases[0].Version != "v0.1.0" || len(releases[0].Files) != 3 {
@@ -199,20 +199,21 @@ func TestGitLabErrors(t *testing.T) {
 			before := w.server.Files("capl", "v0.1.0")
 			_, err := w.do(t.Context(), n, opts, r)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want %q, got %v", test.want, err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if diff := cmp.Diff(before, w.server.Files("capl", "v0.1.0")); diff != "" {
 				t.Errorf("something was changed:\n%s", diff)
 			}
-			if err := w.whole(); err != nil {
+			if err := w.violations(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestGitLabHalfStored: what a server stored of an upload is replaced where that can be done.
-func TestGitLabHalfStored(t *testing.T) {
+// TestGitLabPartlyStoredUpload checks that a partly stored upload is replaced, or that the error reports that it can't
+// be removed.
+func TestGitLabPartlyStoredUpload(t *testing.T) {
 	once := func() func(int, *http.Request) wire.Fault {
 		done := false
 		return func(_ int, r *http.Request) wire.Fault {
@@ -238,12 +239,12 @@ func TestGitLabHalfStored(t *testing.T) {
 	if _, err := w.do(t.Context(), n, opts, w.want); err == nil || !strings.Contains(err.Error(), "can't be removed") {
 		t.Errorf("got %v", err)
 	}
-	if err := w.whole(); err != nil {
+	if err := w.violations(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGitLabJobToken: a job's token is sent to its own server, in its own header.
+// TestGitLabJobToken checks that a job's token is sent only to the job's server, in its own header.
 func TestGitLabJobToken(t *testing.T) {
 	w := newGitLabWorld(t)
 	w.server.JobToken, w.want = gitlabSecret, someRelease(libvirt, "v0.1.0", "")
@@ -258,7 +259,7 @@ func TestGitLabJobToken(t *testing.T) {
 	if err := w.complete(); err != nil {
 		t.Error(err)
 	}
-	// From a file, it is known by its prefix.
+	// A job token from a file is recognized by its prefix.
 	const prefixed = "glcbt-" + "TopSecretOfTheTests"
 	w.server.JobToken = prefixed
 	write(t, w.token, prefixed)
@@ -267,7 +268,7 @@ func TestGitLabJobToken(t *testing.T) {
 	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
 		t.Errorf("from a file: %v", err)
 	}
-	if err := w.whole(); err != nil {
+	if err := w.violations(); err != nil {
 		t.Error(err)
 	}
 	n, opts = w.process(nil)
@@ -289,13 +290,13 @@ func TestGitLabURLs(t *testing.T) {
 	} {
 		_, err := Open(text, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
-			t.Errorf("%s: want %q, got %v", text, want, err)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 }
 
-// TestGitLabReplaceRefused: where the last file of a version that replaces another is refused, the one
-// that was there is public again, and the error says so.
+// TestGitLabReplaceRefused checks that the old version is public again if the last file of the new one is
+// refused, and that the error reports it.
 func TestGitLabReplaceRefused(t *testing.T) {
 	w := newGitLabWorld(t)
 	old := someRelease(libvirt, "v0.1.0-rc.0", "old")

@@ -16,7 +16,7 @@ import (
 
 const webHost = "releases.example.com"
 
-// webServer returns the options to read a folder by that a web server shows below /capi.
+// webServer returns the options for reading a folder that a web server serves below /capi.
 func webServer(t *testing.T, root string) Options {
 	t.Helper()
 	clock := wire.NewClock()
@@ -24,7 +24,7 @@ func webServer(t *testing.T, root string) Options {
 	return Options{Network: transport.Network{Transport: n, Sleep: clock.Sleep, Now: clock.Now}}
 }
 
-// TestHTTPS reads a local repository that a web server shows.
+// TestHTTPS reads a local repository from a web server.
 func TestHTTPS(t *testing.T) {
 	root := t.TempDir()
 	plain, summed := someRelease(libvirt, "v0.1.0", ""), someLabelled("v0.2.0")
@@ -57,13 +57,13 @@ func TestHTTPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := Verify(t.Context(), base+"v0.2.0/infrastructure-components.yaml", "", opts); err != nil || len(v.Problems) != 1 || !strings.Contains(v.Problems[0].Error(), "SHA256SUMS names other bytes for NOTES.md") {
-		t.Errorf("what was changed: %+v, %v", v, err)
+		t.Errorf("a changed file: %+v, %v", v, err)
 	}
 	if err := os.Remove(filepath.Join(folder, "NOTES.md")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(t.Context(), base+"v0.2.0/infrastructure-components.yaml", opts); err == nil || !strings.Contains(err.Error(), "downloading NOTES.md") {
-		t.Errorf("what is missing: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
@@ -83,11 +83,11 @@ func TestHTTPSErrors(t *testing.T) {
 	} {
 		_, err := Read(t.Context(), location, opts)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
-			t.Errorf("%s: want %q, got %v", location, want, err)
+			t.Errorf("%s: got %v, want %q", location, err, want)
 		}
 	}
 	if _, err := Read(t.Context(), base+"v0.1.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
-		t.Errorf("a version that is not there: %v", err)
+		t.Errorf("a missing version: %v", err)
 	}
 	withToken := opts
 	withToken.TokenFile = filepath.Join(t.TempDir(), "token")

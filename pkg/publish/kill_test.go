@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child does a scenario, or what children says, in a process of its own. Its exit status is 3 for
-// an error, which it prints.
+// child runs a scenario or a child task in its own process. If the task fails, it prints the error
+// and returns the exit status 3.
 func child(task, root, kill string) int {
-	do := children()[task]
+	do := childTasks()[task]
 	if do == nil {
 		do = scenarios()[task].do
 	}
@@ -44,7 +44,7 @@ func child(task, root, kill string) int {
 }
 
 // killing returns a disk that kills the process before the change with the number in the text, or
-// in the midst of it where "half" follows.
+// in the middle of this change if "half" follows.
 func killing(text string) disk {
 	if text == "" {
 		return disk{}
@@ -69,7 +69,7 @@ func killing(text string) disk {
 	}}
 }
 
-// command returns the command that runs a task as another process, with its umask.
+// command returns the command that runs a task in another process with the umask of this one.
 func command(t *testing.T, task, root, kill string, env ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -81,8 +81,8 @@ func command(t *testing.T, task, root, kill string, env ...string) *exec.Cmd {
 }
 
 // TestKilledAtEachChange kills a process with SIGKILL before each change that it makes to the
-// disk, which is after the one before, and in the midst of each write. What it leaves has to be
-// whole to a reader, and a re-run has to end right.
+// disk and in the middle of each write. A reader must see complete versions only, and a re-run
+// must succeed.
 func TestKilledAtEachChange(t *testing.T) {
 	slots := make(chan struct{}, 4)
 	for name, s := range scenarios() {
@@ -108,7 +108,7 @@ func TestKilledAtEachChange(t *testing.T) {
 	}
 }
 
-// killed does one scenario in a process that is killed, and looks at what it left.
+// killed runs one scenario in a process that is killed, and checks the folder that it left.
 func (s scenario) killed(t *testing.T, name, root, kill string) {
 	if err := s.prepare(root); err != nil {
 		t.Error(err)
@@ -116,20 +116,20 @@ func (s scenario) killed(t *testing.T, name, root, kill string) {
 	}
 	out, err := command(t, name, root, kill).CombinedOutput()
 	if err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("at %s the process was not killed: %v: %s", kill, err, out)
+		t.Errorf("the process was not killed at %s: %v: %s", kill, err, out)
 		return
 	}
-	if err := s.whole(t.Context(), root); err != nil {
+	if err := s.checkComplete(t.Context(), root); err != nil {
 		t.Errorf("killed at %s: %v", kill, err)
 	}
 	if err := s.do(t.Context(), root, unsynced); err != nil {
 		t.Errorf("killed at %s: the re-run: %v", kill, err)
 		return
 	}
-	if err := s.is(t.Context(), root, s.release); err != nil {
+	if err := s.checkRelease(t.Context(), root, s.release); err != nil {
 		t.Errorf("killed at %s: after the re-run: %v", kill, err)
 	}
-	if err := s.whole(t.Context(), root); err != nil {
+	if err := s.checkComplete(t.Context(), root); err != nil {
 		t.Errorf("killed at %s: after the re-run: %v", kill, err)
 	}
 	if left := hidden(tree(t, root)); len(left) > 0 {

@@ -18,7 +18,7 @@ func TestPublishAndReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), name, "deep")
 			r := someRelease(libvirt, "v0.1.0", "one")
-			r.Source = nil // the record is not published
+			r.Source = nil // records are not published
 			result := publish(t, root, Options{}, r)
 			if got := result.Releases[0].Action; got != Create {
 				t.Errorf("action %s, want create", got)
@@ -55,7 +55,7 @@ func TestPublishOddFileNames(t *testing.T) {
 	if d := odd.Differences(mustRead(t, root, odd)); len(d) > 0 {
 		t.Errorf("other bytes: %v", d)
 	}
-	// One that the disk can't take is refused before anything is seen.
+	// A name that is too long for the disk is refused before anything is visible.
 	long := *someRelease(libvirt, "v0.1.1", "")
 	long.Files = append(long.Files, release.File{Name: strings.Repeat("x", 300)})
 	before := tree(t, root)
@@ -68,7 +68,7 @@ func TestPublishOddFileNames(t *testing.T) {
 func TestPublishAgainWritesNothing(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "one")
-	r.Source = nil // WriteFolder would write its record
+	r.Source = nil // WriteFolder writes the record of a source
 	publish(t, root, Options{}, r)
 	before := tree(t, root)
 	counted := 0
@@ -89,19 +89,19 @@ func TestPublishAgainWritesNothing(t *testing.T) {
 	sameTree(t, before, tree(t, root))
 }
 
-// TestPublishAgainToReadOnlyFolder: in a read-only folder every call that changes it fails.
+// TestPublishAgainToReadOnlyFolder publishes to a folder in which every change fails.
 func TestPublishAgainToReadOnlyFolder(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "one")
 	publish(t, root, Options{}, r)
 	readOnly := Options{disk: failing(0, true, readOnlyError)}
 	publish(t, root, readOnly, r)
-	// Not even what a killed run left keeps it from being fine.
+	// Files of a killed run don't matter.
 	write(t, filepath.Join(root, stagingFolder, "file"), "")
 	publish(t, root, readOnly, r)
 	_, err := open(t, root, readOnly).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.1", "")})
 	if err == nil || !strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "choose a folder") {
-		t.Errorf("no advice: %v", err)
+		t.Errorf("got %v, want an error with advice", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestPublishOtherBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if plan.Releases[0].Action != test.want {
-				t.Errorf("planned %s, want %s", plan.Releases[0].Action, test.want)
+				t.Errorf("the planned action is %s, want %s", plan.Releases[0].Action, test.want)
 			}
 			sameTree(t, before, tree(t, root))
 			_, err = open(t, root, opts).Publish(t.Context(), []*release.Release{someRelease(micro, "v1.0.0", ""), fresh})
@@ -148,14 +148,14 @@ func TestPublishOtherBytes(t *testing.T) {
 			}
 			var conflict *ConflictError
 			if !errors.As(err, &conflict) || conflict.Version != test.version || conflict.Provider != libvirt {
-				t.Fatalf("not a conflict: %v", err)
+				t.Fatalf("got %v, want a ConflictError", err)
 			}
 			for _, want := range []string{test.wantHint, "infrastructure-components.yaml differs", "new.yaml is only in the new one", root} {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in: %v", want, err)
+					t.Errorf("the error is %v, want %q in it", err, want)
 				}
 			}
-			sameTree(t, before, tree(t, root)) // nothing of the batch was published
+			sameTree(t, before, tree(t, root)) // no release of the batch was published
 		})
 	}
 }
@@ -262,7 +262,7 @@ func TestPublishBatch(t *testing.T) {
 	if len(result.Config.Entries) != 2 {
 		t.Errorf("entries: %v", result.Config.Entries)
 	}
-	// The newest final version is the one that clusterctl takes.
+	// clusterctl takes the newest stable version.
 	got, err := open(t, root, Options{}).Fetch(t.Context(), libvirt, "")
 	if err != nil || got.Version != "v0.1.1" {
 		t.Errorf("fetched %v: %v", got, err)
@@ -278,7 +278,7 @@ func TestPublishPreReleaseOnly(t *testing.T) {
 	}
 }
 
-func TestPublishStopsWhenTold(t *testing.T) {
+func TestPublishStopsWhenCanceled(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "")
 	for stopAt := 1; ; stopAt++ {
@@ -320,7 +320,7 @@ func TestUnknownTargets(t *testing.T) {
 			t.Errorf("Open(%q): %v", to, err)
 		}
 		if strings.HasPrefix(to, "https:") {
-			continue // is read as a web server's, see TestHTTPSErrors
+			continue // Read takes it as the URL of a web server, see TestHTTPSErrors
 		}
 		if _, err := Read(t.Context(), to, Options{}); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "folder") {
 			t.Errorf("Read(%q): %v", to, err)
@@ -328,8 +328,8 @@ func TestUnknownTargets(t *testing.T) {
 	}
 }
 
-// TestTargetsWithoutText: what a place does not have is refused where it is asked for.
-func TestTargetsWithoutText(t *testing.T) {
+// TestTargetsRefuseNotesAndReleases checks that targets refuse notes and GitLab releases if they have none.
+func TestTargetsRefuseNotesAndReleases(t *testing.T) {
 	for _, place := range []string{t.TempDir(), "overrides", "oci://registry.example.com/acme/capl"} {
 		for _, opts := range []Options{{Notes: "x"}, {NotesFrom: NoNotes}} {
 			if _, err := Open(place, opts); err == nil || !strings.Contains(err.Error(), "leave the notes out") {
@@ -338,7 +338,7 @@ func TestTargetsWithoutText(t *testing.T) {
 		}
 	}
 	if _, err := Open(t.TempDir(), Options{GitLabRelease: true}); err == nil || !strings.Contains(err.Error(), "Options.GitLabRelease") {
-		t.Errorf("a release on GitLab of a folder: %v", err)
+		t.Errorf("a GitLab release for a folder: %v", err)
 	}
 }
 
@@ -355,11 +355,11 @@ func TestWriteFolder(t *testing.T) {
 	}
 	found := tree(t, out)
 	if _, ok := found[configFile]; ok || len(hidden(found)) > 0 {
-		t.Errorf("more than the release: %v", found)
+		t.Errorf("got more files than those of the release: %v", found)
 	}
 }
 
-// TestOpenLooksLikeServer opens what is meant for a server and isn't a URL, and folders of like names.
+// TestOpenLooksLikeServer opens servers that are not written as URLs, and folders with similar names.
 func TestOpenLooksLikeServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll("releases.example.com", 0o750); err != nil {
@@ -382,7 +382,7 @@ func TestOpenLooksLikeServer(t *testing.T) {
 	}
 }
 
-// TestOpenRefusesServerOptions gives folders what only servers use.
+// TestOpenRefusesServerOptions checks that folders refuse options that only servers use.
 func TestOpenRefusesServerOptions(t *testing.T) {
 	for _, to := range []string{t.TempDir(), "overrides"} {
 		for part, opts := range map[string]Options{"Options.TokenFile": {TokenFile: "none"}, "Options.Commit": {Commit: someCommit}, "Options.SignKey": {SignKey: "none"}, "Options.NoProvenance": {NoProvenance: true}} {

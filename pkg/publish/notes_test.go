@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// noted returns a release with a variable of a version's own, so that two versions differ.
-func noted(version string) *release.Release {
+// releaseWithVariable returns a release with a variable named after the version, so that two versions differ.
+func releaseWithVariable(version string) *release.Release {
 	r := someRelease(libvirt, version, "")
 	name := strings.ToUpper(strings.Map(func(c rune) rune {
 		if c == '.' || c == '-' {
@@ -41,10 +41,11 @@ func (w *githubWorld) body(t *testing.T, version string) string {
 	return ""
 }
 
-// TestGitHubNotes: notes say what changed since the highest version below, among those of its kind.
+// TestGitHubNotes checks that the notes list the changes since the previous version: for a stable version, since the
+// previous stable one.
 func TestGitHubNotes(t *testing.T) {
 	w := newGitHubWorld(t)
-	w.server.Add(githubserver.Release{Tag: "v0.0.9", Assets: []*githubserver.Asset{{Name: "program", Data: []byte("x")}}}) // nothing that clusterctl reads
+	w.server.Add(githubserver.Release{Tag: "v0.0.9", Assets: []*githubserver.Asset{{Name: "program", Data: []byte("x")}}}) // without files for clusterctl
 	for _, step := range []struct{ version, before string }{
 		{"v0.1.0", ""},
 		{"v0.2.0-rc.0", "v0.1.0"},
@@ -53,28 +54,28 @@ func TestGitHubNotes(t *testing.T) {
 		{"v0.1.1", "v0.1.0"},
 		{"v0.2.1", "v0.2.0"},
 	} {
-		result := w.published(t, nil, noted(step.version))
+		result := w.published(t, nil, releaseWithVariable(step.version))
 		got := w.body(t, step.version)
 		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the tag v0.0.9") {
 			t.Errorf("%s: %v", step.version, result.Warnings)
 		}
 		if step.before == "" {
-			if got != "" || !strings.Contains(strings.Join(w.told, "\n"), "v0.1.0 has no notes: there is no release of these providers before it") {
-				t.Errorf("the first release says %q, and %v was told", got, w.told)
+			if got != "" || !strings.Contains(strings.Join(w.reports, "\n"), "v0.1.0 has no notes: there is no release of these providers before it") {
+				t.Errorf("the first release has the notes %q, reported was %v", got, w.reports)
 			}
 			continue
 		}
 		title := "## infrastructure-libvirt: changes from " + step.before + " to " + step.version + "\n"
 		if !strings.HasPrefix(got, title) || !strings.Contains(got, "`IN_V0") {
-			t.Errorf("%s says %q, want it to begin with %q and to name the variable", step.version, got, title)
+			t.Errorf("the notes of %s are %q, want them to begin with %q and to name the variable", step.version, got, title)
 		}
 	}
 }
 
-// TestGitHubNotesChosen: the user's notes, a release of the user's choice, a prepared draft, or none.
+// TestGitHubNotesChosen checks notes from the user, from a comparison with a given release, from a draft, and no notes.
 func TestGitHubNotesChosen(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "infrastructure-libvirt", "v0.0.1")
-	if err := WriteFolder(filepath.Dir(filepath.Dir(folder)), noted("v0.0.1")); err != nil {
+	if err := WriteFolder(filepath.Dir(filepath.Dir(folder)), releaseWithVariable("v0.0.1")); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -95,14 +96,14 @@ func TestGitHubNotesChosen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
-			w.published(t, nil, noted("v0.1.0"))
+			w.published(t, nil, releaseWithVariable("v0.1.0"))
 			if test.draft {
 				w.server.Add(githubserver.Release{Tag: "v0.2.0", Name: "Two", Body: "Prepared words", Draft: true})
 			}
-			result := w.published(t, test.change, noted("v0.2.0"))
+			result := w.published(t, test.change, releaseWithVariable("v0.2.0"))
 			got := w.body(t, "v0.2.0")
 			if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
-				t.Errorf("it says %q, want %q", got, test.want)
+				t.Errorf("the notes are %q, want %q", got, test.want)
 			}
 			if warnings := strings.Join(result.Warnings, "\n"); !strings.HasPrefix(warnings, test.warning) || test.warning == "" && warnings != "" {
 				t.Errorf("the warnings are %q, want %q", warnings, test.warning)
@@ -111,7 +112,7 @@ func TestGitHubNotesChosen(t *testing.T) {
 	}
 }
 
-// TestGitHubNotesFail: whatever is wrong with the previous release, this one is published.
+// TestGitHubNotesFail checks that a release is published even if the previous one can't be read.
 func TestGitHubNotesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(*githubWorld)
@@ -124,7 +125,7 @@ func TestGitHubNotesFail(t *testing.T) {
 			}})
 		}, want: "infrastructure-components.yaml"},
 		"a server that fails": {before: func(w *githubWorld) {
-			w.published(t, nil, noted("v0.1.0"))
+			w.published(t, nil, releaseWithVariable("v0.1.0"))
 		}, fault: func(_ int, r *http.Request) wire.Fault {
 			if strings.Contains(r.URL.Path, "/releases/assets/") && r.Method == http.MethodGet {
 				return wire.Internal
@@ -135,27 +136,27 @@ func TestGitHubNotesFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
 			test.before(w)
-			r := noted("v0.2.0")
+			r := releaseWithVariable("v0.2.0")
 			w.expect(r)
 			n, opts := w.process(test.fault)
 			result, err := w.do(t.Context(), n, opts, r)
 			if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "v0.2.0 has no notes") || !strings.Contains(result.Warnings[0], test.want) {
 				t.Fatalf("%v: %v", err, result)
 			}
-			if err := w.whole(); err != nil {
+			if err := w.violations(); err != nil {
 				t.Error(err)
 			}
 			if got := w.body(t, "v0.2.0"); got != "" {
-				t.Errorf("it says %q", got)
+				t.Errorf("the notes are %q, want none", got)
 			}
 		})
 	}
 }
 
-// TestGitHubNotesSize: what is too long is cut where it was made, and refused where it is the user's.
+// TestGitHubNotesSize checks that generated notes are cut if they are too long, and that the user's are refused.
 func TestGitHubNotesSize(t *testing.T) {
 	w := newGitHubWorld(t)
-	before, after := noted("v0.1.0"), noted("v0.2.0")
+	before, after := releaseWithVariable("v0.1.0"), releaseWithVariable("v0.2.0")
 	for i := range after.Files {
 		if after.Files[i].Name == "cluster-template-prod.yaml" {
 			for n := range 20000 {
@@ -171,7 +172,7 @@ func TestGitHubNotesSize(t *testing.T) {
 	}
 	n, opts := w.process(nil)
 	opts.Notes = strings.Repeat("é", maxNotes)
-	if _, err := w.do(t.Context(), n, opts, noted("v0.3.0")); err == nil || !strings.Contains(err.Error(), "the notes have 125000 characters") || len(n.Requests()) > 0 {
+	if _, err := w.do(t.Context(), n, opts, releaseWithVariable("v0.3.0")); err == nil || !strings.Contains(err.Error(), "the notes have 125000 characters") || len(n.Requests()) > 0 {
 		t.Errorf("%v, %v", err, n.Requests())
 	}
 }
@@ -200,11 +201,11 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestGitLabNotes: the project's release says what changed, too.
+// TestGitLabNotes checks that the project's release has the changes as its description.
 func TestGitLabNotes(t *testing.T) {
 	w := newGitLabWorld(t)
 	for _, version := range []string{"v0.1.0", "v0.2.0"} {
-		result, _, err := w.page(t, nil, nil, noted(version))
+		result, _, err := w.publishWithRelease(t, nil, nil, releaseWithVariable(version))
 		if err != nil || len(result.Warnings) > 0 {
 			t.Fatalf("%v: %v", err, result)
 		}

@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// ociHost is the registry by the name that publishers know; it is a real one behind a proxy of the test's.
+	// ociHost is the host name that publishers use for the registry, a real one behind a proxy of the test.
 	ociHost   = "registry.example.com"
 	ociSecret = "TopSecretOfTheTests"
-	// ociWait is the time that a publisher that has set a tag waits before it looks again.
+	// ociWait is the time between setting a tag and reading it again.
 	ociWait = 4 * time.Second
 )
 
@@ -44,16 +44,16 @@ type ociWorld struct {
 	host    string
 	name    string
 	token   string
-	version string            // the tag that is looked at
-	want    map[string]string // the digests of what it stands for, by title
+	version string            // the tag that the observer reads
+	want    map[string]string // the digests of the files of the tag, by title
 }
 
-// login is what is sent to the registry for the secret.
+// login is the encoded form of the secret in requests to the registry.
 // Source: RFC 7617, "Basic" authentication.
 var login = base64.StdEncoding.EncodeToString([]byte("token:" + ociSecret))
 
-// asksForLogin is a registry that names the required permissions only in its answer.
-func asksForLogin(registry http.Handler) http.Handler {
+// requireLogin returns a registry that answers requests without a login with 401.
+func requireLogin(registry http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Basic "+login {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
@@ -65,7 +65,7 @@ func asksForLogin(registry http.Handler) http.Handler {
 	})
 }
 
-// newOCIWorld returns a repository of its own in a registry.
+// newOCIWorld returns a new repository in a registry.
 func newOCIWorld(t testing.TB, registry, name string, want *release.Release) *ociWorld {
 	t.Helper()
 	w := &ociWorld{t: t, clock: wire.NewClock(), host: registry, name: name, token: filepath.Join(t.TempDir(), "token")}
@@ -73,12 +73,12 @@ func newOCIWorld(t testing.TB, registry, name string, want *release.Release) *oc
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: registry})
-			r.Out.Host = ociHost // where the registry sends uploads to
+			r.Out.Host = ociHost // the host in the registry's URLs for uploads
 			r.Out.Header.Set("X-Forwarded-Proto", "https")
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // the request broke off
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // the request was cut off
 	}
-	w.handler = asksForLogin(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	w.handler = requireLogin(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(out, r)
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/v") {
 			w.observe()
@@ -90,7 +90,7 @@ func newOCIWorld(t testing.TB, registry, name string, want *release.Release) *oc
 	return w
 }
 
-// expect makes the observer look for the files of a release.
+// expect makes the observer check that the tag has the files of a release.
 func (w *ociWorld) expect(releases ...*release.Release) {
 	all, err := store.Versions(releases)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 	}
 }
 
-// observe looks at what the tag stands for: all files, or no tag.
+// observe checks that the tag has all files or is missing.
 func (w *ociWorld) observe() {
 	if w.want == nil {
 		return
@@ -130,32 +130,32 @@ func (w *ociWorld) observe() {
 	}
 	var problems []string
 	if diff := cmp.Diff(w.want, got); diff != "" {
-		problems = append(problems, "the tag stood for other files (-want +got):\n"+diff)
+		problems = append(problems, "the tag had other files (-want +got):\n"+diff)
 	}
 	for blob := range blobs {
 		if _, there := w.get(http.MethodHead, "blobs/"+blob); !there {
-			problems = append(problems, "the tag stood for files that are not there")
+			problems = append(problems, "the tag had files that are missing")
 		}
 	}
-	w.sees(problems...)
+	w.saw(problems...)
 }
 
-// get asks the registry itself, and says whether there is what was asked for. The registry answers 500
-// for a moment while it writes what two publishers push, and is asked again then.
+// get sends a request to the registry itself and reports whether the object exists. It repeats requests with
+// the answer 500, which the registry gives while it writes data of two publishers.
 func (w *ociWorld) get(method, what string) ([]byte, bool) {
 	for range 100 {
-		body, status := w.ask(method, what)
+		body, status := w.getOnce(method, what)
 		if status < http.StatusInternalServerError {
 			return body, status == http.StatusOK
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.t.Errorf("the registry does not give %s", what)
+	w.t.Errorf("the registry does not return %s", what)
 	return nil, false
 }
 
-// ask asks the registry once.
-func (w *ociWorld) ask(method, what string) (body []byte, status int) {
+// getOnce sends one request to the registry.
+func (w *ociWorld) getOnce(method, what string) (body []byte, status int) {
 	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.host+"/v2/"+w.name+"/"+what, nil)
 	if err != nil {
 		w.t.Error(err)
@@ -180,32 +180,32 @@ func (w *ociWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Net
 		Hosts: map[string]http.Handler{ociHost: w.handler}, Clock: w.clock, Fault: fault,
 		Secret: login, SecretHeader: "Authorization", SecretHosts: []string{ociHost},
 	}
-	return n, Options{TokenFile: w.token, Progress: w.tell, Report: w.tell, Network: transport.Network{Transport: n, Sleep: w.sleep, Now: w.clock.Now}}
+	return n, Options{TokenFile: w.token, Progress: w.report, Report: w.report, Network: transport.Network{Transport: n, Sleep: w.sleep, Now: w.clock.Now}}
 }
 
-// sleep lets the clock go on, and the registry too, which is another process.
+// sleep advances the clock and gives the registry, another process, time to run.
 func (w *ociWorld) sleep(ctx context.Context, d time.Duration) error {
 	time.Sleep(time.Millisecond)
 	return w.clock.Sleep(ctx, d)
 }
 
-// do publishes in a process of its own.
+// do publishes in a separate process.
 func (w *ociWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
 	return w.publish(ctx, "oci://"+ociHost+"/"+w.name, []string{ociSecret, login}, n, opts, releases...)
 }
 
-// complete says what is wrong with the end: the tag stands for all files.
+// complete returns an error unless the tag has all files.
 func (w *ociWorld) complete() error {
 	before := w.seen
 	w.observe()
 	if w.seen == before {
-		return errors.New("there is no tag")
+		return errors.New("the tag is missing")
 	}
-	return w.whole()
+	return w.violations()
 }
 
-// turns are taken: a publisher that waits after it has set the tag gives the other one the time for a
-// look and for the setting of the tag, which is what the wait is as long as.
+// turns synchronizes two publishers. A publisher that waits after it has set the tag continues when the other
+// one has had time to read and set the tag.
 type turns struct {
 	mu     sync.Mutex
 	moved  *sync.Cond
@@ -220,7 +220,7 @@ func newTurns() *turns {
 	return t
 }
 
-// change changes something that others may wait for.
+// change runs do and wakes the waiting publishers.
 func (t *turns) change(do func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +228,7 @@ func (t *turns) change(do func()) {
 	t.moved.Broadcast()
 }
 
-// await returns when the other one has made so many requests more, waits too, or is done.
+// await returns when the other publisher has made this number of further requests, waits too, or is done.
 func (t *turns) await(own, requests int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,7 +242,7 @@ func (t *turns) await(own, requests int) {
 	t.asleep[own] = false
 }
 
-// TestOCIImmutableTags: a registry that keeps the first of two publishers refuses the second, which then checks the
+// TestOCIImmutableTags checks that a publisher whose tag a registry refuses as immutable compares the existing
 // tag.
 func TestOCIImmutableTags(t *testing.T) {
 	registry := pinned.StartRegistry(t)
@@ -255,7 +255,7 @@ func TestOCIImmutableTags(t *testing.T) {
 				inner.ServeHTTP(out, r)
 				return
 			}
-			// Another publisher was here between the look and this.
+			// Another publisher sets the tag between this publisher's check and its own request.
 			n, opts := w.process(nil)
 			n.Hosts[ociHost] = inner
 			if _, err := w.do(t.Context(), n, opts, first); err != nil {
@@ -276,7 +276,7 @@ func TestOCIImmutableTags(t *testing.T) {
 	}
 }
 
-// public returns what the operator's users get for a version.
+// public returns the digests of the files that the operator's users get for a version.
 func (w *ociWorld) public(version string) (map[string]string, bool) {
 	body, there := w.get(http.MethodGet, "manifests/"+version)
 	if !there {

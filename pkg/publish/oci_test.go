@@ -32,7 +32,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// freeHost returns an address of this machine that nothing listens on.
+// freeHost returns a local address on which nothing listens.
 func freeHost(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,8 +77,8 @@ func asOperator(t *testing.T, host, name, version string) map[string]string {
 	return files
 }
 
-// operatorReads returns the components and metadata that the Cluster API operator installs, read from a
-// registry by its own code. The URL is that of spec.fetchConfig.oci.
+// operatorReads returns the components and metadata that the Cluster API operator's own code reads from a
+// registry. The URL is the value of spec.fetchConfig.oci.
 func operatorReads(t *testing.T, url, kind, name, version string) (components, metadata string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,15 +95,15 @@ func operatorReads(t *testing.T, url, kind, name, version string) (components, m
 	return read("components.yaml"), read("metadata.yaml")
 }
 
-// TestOCIForOperator: the operator's own code reads what was published, each of several providers by the
-// URL that publishing tells, and of two versions the one that is asked for.
+// TestOCIForOperator checks that the operator's own code reads both versions of each of several providers
+// from the URL that publishing prints.
 func TestOCIForOperator(t *testing.T) {
 	host := pinned.StartRegistry(t)
 	place := "oci://" + host + "/acme/capl"
 	quick := Options{Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	providers := []release.Provider{libvirt, micro, {Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}, {Name: "hooks", Type: clusterctlv1.RuntimeExtensionProviderType}}
 	kinds := []string{"infrastructure", "bootstrap", "control-plane", "runtimeextension"}
-	var told string
+	var usage string
 	for _, version := range []string{"v0.1.0", "v0.1.1"} {
 		var releases []*release.Release
 		for _, p := range providers {
@@ -117,9 +117,9 @@ func TestOCIForOperator(t *testing.T) {
 			}
 			r.Record(someSource)
 		}
-		told = publish(t, place, quick, releases...).Usage
+		usage = publish(t, place, quick, releases...).Usage
 	}
-	_, url, _ := strings.Cut(told, "oci: \"")
+	_, url, _ := strings.Cut(usage, "oci: \"")
 	url, _, _ = strings.Cut(url, "\"")
 	for _, version := range []string{"v0.1.0", "v0.1.1"} {
 		for i, p := range providers {
@@ -136,7 +136,7 @@ func TestOCI(t *testing.T) {
 	host := pinned.StartRegistry(t)
 	place := "oci://" + host + "/acme/capl"
 	quick := Options{Commit: someCommit, Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
-	t.Setenv("GITHUB_REPOSITORY", "someone/else") // the provenance is that of the build
+	t.Setenv("GITHUB_REPOSITORY", "someone/else") // the provenance comes from the build, not from the environment
 	t.Setenv("GITHUB_SHA", otherCommit)
 	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
 	second, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
@@ -180,7 +180,7 @@ func TestOCI(t *testing.T) {
 		t.Errorf("other bytes: %v", err)
 	}
 	if after := asOperator(t, host, "acme/capl", "v0.1.0"); !maps.Equal(files, after) {
-		t.Error("what was refused changed the version")
+		t.Error("the refused release changed the version")
 	}
 	publish(t, place, quick, someLabelled("v0.2.0-rc.0"))
 	replace := quick
@@ -202,13 +202,13 @@ func TestOCI(t *testing.T) {
 	}
 	for location, want := range map[string]string{place + ":v0.9.0": "no release v0.9.0", place: "write " + place + ":VERSION"} {
 		if _, err := Read(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: want %q, got %v", location, want, err)
+			t.Errorf("%s: got %v, want %q", location, err, want)
 		}
 	}
 }
 
-// TestOCICredentials looks at what a registry is sent: the variables come before docker login, whose
-// credentials are for its own host only.
+// TestOCICredentials checks the credentials that a registry gets: the variables take precedence over docker login,
+// whose credentials are only for their host.
 func TestOCICredentials(t *testing.T) {
 	var logins []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,18 +236,18 @@ func TestOCICredentials(t *testing.T) {
 		_, err := open(t, "oci://"+host+"/acme/capl", Options{}).Plan(t.Context(), []*release.Release{someLabelled("v0.1.0")})
 		if tc.want == "" {
 			if err == nil || len(logins) > 0 {
-				t.Errorf("%s: the registry was sent %q: %v", name, logins, err)
+				t.Errorf("%s: the registry got %q: %v", name, logins, err)
 			}
 			continue
 		}
 		if err != nil || len(logins) == 0 || logins[0] != tc.want {
-			t.Errorf("%s: want %s, the registry was sent %q: %v", name, tc.want, logins, err)
+			t.Errorf("%s: the registry got %q, want %s: %v", name, logins, tc.want, err)
 		}
 	}
 	write(t, filepath.Join(docker, "config.json"), "{")
 	t.Setenv("OCI_PASSWORD", "")
 	if _, err := Open("oci://"+host+"/acme/capl", Options{}); err == nil || !strings.Contains(err.Error(), "docker login") {
-		t.Errorf("a configuration that can't be read: %v", err)
+		t.Errorf("an unreadable configuration: %v", err)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestOCIURLs(t *testing.T) {
 	} {
 		_, err := Open(text, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
-			t.Errorf("%s: want %q, got %v", text, want, err)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 	plus := someRelease(libvirt, "v0.1.0+build.1", "")
@@ -269,8 +269,8 @@ func TestOCIURLs(t *testing.T) {
 	}
 }
 
-// TestOCISlow publishes to a registry that takes longer to answer than two publishers can be told apart
-// in: it works, and a warning says what is not known.
+// TestOCISlow checks that publishing succeeds with a warning if the registry answers too slowly to detect a
+// second publisher.
 func TestOCISlow(t *testing.T) {
 	slow := &slowTags{base: http.DefaultTransport, tags: 2}
 	place := "oci://" + pinned.StartRegistry(t) + "/acme/capl"
@@ -284,7 +284,7 @@ func TestOCISlow(t *testing.T) {
 	}
 }
 
-// slowTags lets requests whose time is short run into its end, the first few of them.
+// slowTags delays the first requests with a short timeout until they time out.
 type slowTags struct {
 	base      http.RoundTripper
 	tags, cut int

@@ -12,9 +12,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// publishOverrides publishes to the overrides folder, again, and with other bytes; it prints where
-// to and the command to use it. It runs in a process of its own, as clusterctl's configuration and
-// the XDG folders are read once in a process.
+// publishOverrides publishes to the overrides folder, again, and with other bytes. It prints the folder
+// and the command that uses it. It runs in its own process, because a process reads clusterctl's
+// configuration and the XDG folders only once.
 func publishOverrides(ctx context.Context, config string, _ disk) error {
 	p, err := Open("overrides", Options{ClusterctlConfig: config})
 	if err != nil {
@@ -43,7 +43,7 @@ func publishOverrides(ctx context.Context, config string, _ disk) error {
 		return fmt.Errorf("fetching the latest: %w", err)
 	}
 	if _, err := p.Fetch(ctx, libvirt, "v0.2.0"); !errors.Is(err, release.ErrNoRelease) {
-		return fmt.Errorf("fetching what is not there: %w", err)
+		return fmt.Errorf("fetching a missing version: %w", err)
 	}
 	got, err := p.Fetch(ctx, libvirt, "v0.1.0")
 	if err == nil && len(r.Differences(got)) > 0 {
@@ -62,14 +62,14 @@ func TestPublishOverrides(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		// files are there before, by their paths in the home; HOME in their text is the home.
+		// files exist before, by their paths in the home folder. HOME in their text is the home folder.
 		files map[string]string
 		env   string
-		// config is the configuration that is asked for.
+		// config is the path of the configuration in the home folder; empty for none.
 		config string
-		// want is where the overrides are to go, in the home.
+		// want is the overrides folder, relative to the home folder.
 		want string
-		// wantErr is part of the error; empty is none.
+		// wantErr is part of the error; empty for none.
 		wantErr string
 	}{
 		{name: "XDG folder", want: ".config/cluster-api/overrides"},
@@ -111,25 +111,26 @@ func TestPublishOverrides(t *testing.T) {
 			out, err := command(t, "overrides", config, "", "HOME="+home, "XDG_CONFIG_HOME=", env).CombinedOutput()
 			if test.wantErr != "" {
 				if err == nil || !strings.Contains(string(out), test.wantErr) {
-					t.Errorf("want %q, got %v: %s", test.wantErr, err, out)
+					t.Errorf("got %v, want %q: %s", err, test.wantErr, out)
 				}
 				return
 			}
 			want := filepath.Join(home, test.want)
 			if err != nil || string(out) != want+"\n"+use+"\n" {
-				t.Fatalf("want %s, got %v: %s", want, err, out)
+				t.Fatalf("got %v, want %s: %s", err, want, out)
 			}
 			mustRead(t, want, someRelease(libvirt, "v0.1.0", ""))
 			found := tree(t, want)
 			if left := hidden(found); len(left) > 0 || found[configFile] != "" {
-				t.Errorf("more than the release: %v", found)
+				t.Errorf("got more files than those of the release: %v", found)
 			}
 		})
 	}
 }
 
-// TestReadBackPassesOverrides: files in a user's overrides folder are not mistaken for those published to a repository.
-func TestReadBackPassesOverrides(t *testing.T) {
+// TestReadBackIgnoresOverrides checks that files in a user's overrides folder are not read instead of the published
+// ones.
+func TestReadBackIgnoresOverrides(t *testing.T) {
 	t.Parallel()
 	home, root := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(home, ".config", "cluster-api", "overrides", "infrastructure-libvirt", "v0.1.0", "infrastructure-components.yaml"), "mine")
@@ -141,9 +142,9 @@ func TestReadBackPassesOverrides(t *testing.T) {
 	}
 }
 
-// TestPublishWithoutFolderForConfigurations: a user whose clusterctl client can't work learns it before the release is
-// published.
-func TestPublishWithoutFolderForConfigurations(t *testing.T) {
+// TestPublishWithoutConfigurationFolder checks that nothing is published if clusterctl's client has no folder for its
+// configuration.
+func TestPublishWithoutConfigurationFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, root := filepath.Join(dir, "file"), filepath.Join(dir, "repo")

@@ -67,7 +67,7 @@ func TestReadErrors(t *testing.T) {
 		t.Run(test.location, func(t *testing.T) {
 			_, err := Read(t.Context(), test.location, Options{})
 			if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
-				t.Errorf("want %q (%v), got %v", test.want, test.is, err)
+				t.Errorf("got %v, want %q (%v)", err, test.want, test.is)
 			}
 		})
 	}
@@ -80,12 +80,12 @@ func TestReadBackErrorOfBrokenNeighbour(t *testing.T) {
 	_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{r})
 	var readBack *ReadBackError
 	if !errors.As(err, &readBack) || !strings.Contains(err.Error(), "v9.0.0") {
-		t.Errorf("want an error that names v9.0.0, got %v", err)
+		t.Errorf("got %v, want an error that names v9.0.0", err)
 	}
 	mustRead(t, root, r)
 }
 
-// TestReadBackErrorOfOtherBytes: another program may change the release that was just published.
+// TestReadBackErrorOfOtherBytes changes the release between its publication and the check.
 func TestReadBackErrorOfOtherBytes(t *testing.T) {
 	root := t.TempDir()
 	r := someRelease(libvirt, "v0.1.0", "")
@@ -118,7 +118,7 @@ func TestFetchErrors(t *testing.T) {
 	} {
 		_, err := open(t, root, Options{}).Fetch(t.Context(), test.provider, test.version)
 		if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v %s: want %q, got %v", test.provider, test.version, test.want, err)
+			t.Errorf("%v %s: got %v, want %q", test.provider, test.version, err, test.want)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(root, "infrastructure-libvirt", "v0.1.0", "infrastructure-components.yaml")); err != nil {

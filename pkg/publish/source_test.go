@@ -14,7 +14,7 @@ import (
 
 const otherCommit = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-// builtFrom returns a release that was built from a source; nil is one without a record.
+// builtFrom returns a release with the record of a source; nil for none.
 func builtFrom(source *release.Source) *release.Release {
 	r := someLabelled("v0.1.0")
 	r.Source = nil
@@ -24,7 +24,7 @@ func builtFrom(source *release.Source) *release.Release {
 	return r
 }
 
-// TestGitHubSource: what the build recorded is what is claimed and tagged, whatever the environment says.
+// TestGitHubSource checks that the recorded commit is tagged and in the provenance, in any environment.
 func TestGitHubSource(t *testing.T) {
 	recorded := &release.Source{Repository: "https://github.com/else/where", Commit: someCommit, Tool: "v0.0.1"}
 	inActions := map[string]string{"GITHUB_REPOSITORY": "acme/capl", "GITHUB_SHA": otherCommit, "GITHUB_REF": "refs/heads/main"}
@@ -40,10 +40,10 @@ func TestGitHubSource(t *testing.T) {
 		env     map[string]string
 		tagged  string
 		commit  string // Options.Commit
-		no      bool   // Options.NoProvenance
+		noClaim bool   // Options.NoProvenance
 		change  func(*release.Release)
 		err     string
-		tag     string // the commit that is tagged
+		tag     string // the tagged commit
 		claim   string
 		warning string
 	}{
@@ -62,11 +62,11 @@ func TestGitHubSource(t *testing.T) {
 		"no record, in a request":              {env: inRequest, err: "refs/pull/12/merge"},
 		"no record, Options.Commit of a merge": {commit: someCommit, env: inRequest, err: "refs/pull/12/merge"},
 		"not all committed":                    {source: dirty, err: "changes that are not in the commit"},
-		"not all committed, no claim":          {source: dirty, no: true, tagged: otherCommit, tag: otherCommit},
+		"not all committed, no claim":          {source: dirty, noClaim: true, tagged: otherCommit, tag: otherCommit},
 		"a file that was changed":              {source: recorded, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, err: "NOTES.md was changed"},
 		"a file that was added":                {source: recorded, change: func(r *release.Release) { delete(r.Source.Files, "NOTES.md") }, err: "NOTES.md was added"},
 		"a file that was removed":              {source: recorded, change: func(r *release.Release) { r.Source.Files["x"] = "" }, err: "x was removed"},
-		"changed, no claim":                    {source: recorded, no: true, commit: someCommit, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, tag: someCommit},
+		"changed, no claim":                    {source: recorded, noClaim: true, commit: someCommit, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, tag: someCommit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
@@ -82,12 +82,12 @@ func TestGitHubSource(t *testing.T) {
 				test.change(r)
 			}
 			n, opts := w.process(nil)
-			opts.Commit, opts.NoProvenance, opts.NotesFrom = test.commit, test.no, NoNotes
+			opts.Commit, opts.NoProvenance, opts.NotesFrom = test.commit, test.noClaim, NoNotes
 			plan, planErr := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{r})
 			result, err := w.do(t.Context(), n, opts, r)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) || planErr == nil || planErr.Error() != err.Error() || len(w.server.Releases()) > 0 {
-					t.Errorf("want %q, got the plan %v and %v", test.err, planErr, err)
+					t.Errorf("got %v and %v from the plan, want %q", err, planErr, test.err)
 				}
 				return
 			}
@@ -98,7 +98,7 @@ func TestGitHubSource(t *testing.T) {
 				t.Errorf("the warnings are %q and %q", plan.Warnings, warnings)
 			}
 			if got := w.server.Commit("v0.1.0"); got != test.tag {
-				t.Errorf("tagged at %s", got)
+				t.Errorf("the tagged commit is %s", got)
 			}
 			files, _ := w.server.Public("v0.1.0")
 			statement, ok := files[store.ProvenanceFile]
@@ -108,14 +108,14 @@ func TestGitHubSource(t *testing.T) {
 			if ok {
 				claim, err := provenance.Check(t.Context(), statement, "v0.1.0", r.Files, "")
 				if err != nil || claim != (provenance.Claim{Repository: test.source.Repository, Commit: test.claim}) {
-					t.Errorf("it claims %v, %v", claim, err)
+					t.Errorf("the provenance claims %v, %v", claim, err)
 				}
 			}
 		})
 	}
 }
 
-// TestGitLabSource: the tag and the jobs of GitLab.
+// TestGitLabSource checks the commit of releases on GitLab with tags and in jobs.
 func TestGitLabSource(t *testing.T) {
 	job := map[string]string{"CI_SERVER_HOST": "gitlab.example.com", "CI_PROJECT_PATH": "acme/capl", "CI_COMMIT_TAG": "v0.1.0", "CI_COMMIT_SHA": otherCommit}
 	merge := map[string]string{"CI_MERGE_REQUEST_REF_PATH": "refs/merge-requests/3/merge", "CI_COMMIT_SHA": someCommit}
@@ -155,7 +155,7 @@ func TestGitLabSource(t *testing.T) {
 			files := w.server.Public("capl", "v0.1.0")
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) || len(files) > 0 {
-					t.Errorf("want %q before anything is changed, got %v", test.err, err)
+					t.Errorf("got %v, want %q without changes", err, test.err)
 				}
 				return
 			}
@@ -169,7 +169,7 @@ func TestGitLabSource(t *testing.T) {
 	}
 }
 
-// TestSourcesOfOneVersion: providers of one version share one provenance, so that they share a source.
+// TestSourcesOfOneVersion checks that providers of one version, which share one provenance, have the same source.
 func TestSourcesOfOneVersion(t *testing.T) {
 	first, second := someRelease(libvirt, "v0.1.0", ""), someRelease(micro, "v0.1.0", "")
 	later := someRelease(micro, "v0.2.0", "")
@@ -204,8 +204,8 @@ func TestSourcesOfOneVersion(t *testing.T) {
 	}
 }
 
-// TestWriteFolderRecord: the record lies next to the files of a build, follows the commit, and is
-// neither a file of the release nor of what is published from there.
+// TestWriteFolderRecord checks that the record is written next to the files of a build, follows the
+// commit, and is not a file of the release or of publications.
 func TestWriteFolderRecord(t *testing.T) {
 	out, r := t.TempDir(), someRelease(libvirt, "v0.1.0", "")
 	for _, commit := range []string{someCommit, otherCommit} {
@@ -228,6 +228,6 @@ func TestWriteFolderRecord(t *testing.T) {
 	r.Source = nil
 	r.Files = append(slices.Clone(r.Files), release.File{Name: release.SourceFile, Data: []byte("{}")})
 	if err := WriteFolder(out, r); err == nil || !strings.Contains(err.Error(), "another name") {
-		t.Errorf("a file of the record's name: %v", err)
+		t.Errorf("a file with the record's name: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestVerifyFolder: what this program reads from a folder is read through clusterctl's client as well,
-// which refuses some of it.
+// TestVerifyFolder checks that folders are also verified with clusterctl's client, which refuses some that
+// Read accepts.
 func TestVerifyFolder(t *testing.T) {
 	label := func(root string) string { return filepath.Join(root, "infrastructure-libvirt") }
 	for name, test := range map[string]struct {
@@ -59,20 +59,20 @@ func TestVerifyFolder(t *testing.T) {
 			}
 			v, err := Verify(t.Context(), filepath.Join(root, test.folder), "", Options{})
 			if err != nil || len(v.Releases) != 1 {
-				t.Fatalf("it is not read: %v, %v", v, err)
+				t.Fatalf("Verify = %v, %v", v, err)
 			}
 			var problems []string
 			for _, p := range v.Problems {
 				problems = append(problems, p.Error())
 			}
 			if got := strings.Join(problems, "\n"); (got == "") != (test.problem == "") || !strings.Contains(got, test.problem) {
-				t.Errorf("want the problem %q, got %q", test.problem, got)
+				t.Errorf("the problems are %q, want %q", got, test.problem)
 			}
 		})
 	}
 }
 
-// TestVerifyBuild: what a build wrote has no clusterctl.yaml, and is verified all the same.
+// TestVerifyBuild checks that the output of a build can be verified without a clusterctl.yaml.
 func TestVerifyBuild(t *testing.T) {
 	out := t.TempDir()
 	for _, r := range []*release.Release{someRelease(libvirt, "v0.1.0", ""), someRelease(micro, "v0.1.0", "")} {

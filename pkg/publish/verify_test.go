@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 )
 
-// keyPair writes a key pair and returns the files.
+// keyPair writes a key pair and returns the paths of its files.
 func keyPair(t *testing.T, private crypto.Signer) (privateFile, publicFile string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,18 +35,18 @@ func keyPair(t *testing.T, private crypto.Signer) (privateFile, publicFile strin
 	return privateFile, publicFile
 }
 
-// TestVerify publishes with a signature and verifies; then each thing that may be wrong is.
+// TestVerify publishes and verifies releases with and without signatures, some of them changed afterwards.
 func TestVerify(t *testing.T) {
-	_, edward, err := ed25519.GenerateKey(rand.Reader)
+	_, ed25519Key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ecdsaKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	edwardFile, edwardPublic := keyPair(t, edward)
-	curveFile, curvePublic := keyPair(t, curve)
+	ed25519File, ed25519Public := keyPair(t, ed25519Key)
+	ecdsaFile, ecdsaPublic := keyPair(t, ecdsaKey)
 	replaceAsset := func(name string, change func([]byte) []byte) func([]*githubserver.Asset) []*githubserver.Asset {
 		return func(assets []*githubserver.Asset) []*githubserver.Asset {
 			for _, a := range assets {
@@ -69,17 +69,17 @@ func TestVerify(t *testing.T) {
 		problem      string
 		note         string
 	}{
-		"signed, Ed25519":              {sign: edwardFile, verify: edwardPublic, note: "built from the commit " + someCommit},
-		"signed, ECDSA":                {sign: curveFile, verify: curvePublic, note: "built from the commit " + someCommit},
-		"signed, no key to verify":     {sign: edwardFile, note: "built from the commit " + someCommit},
+		"signed, Ed25519":              {sign: ed25519File, verify: ed25519Public, note: "built from the commit " + someCommit},
+		"signed, ECDSA":                {sign: ecdsaFile, verify: ecdsaPublic, note: "built from the commit " + someCommit},
+		"signed, no key to verify":     {sign: ed25519File, note: "built from the commit " + someCommit},
 		"not signed, no key to verify": {note: "built from the commit " + someCommit},
-		"not signed, a key to verify":  {verify: edwardPublic, problem: "none of its signatures is by the key"},
-		"signed by another key":        {sign: curveFile, verify: edwardPublic, problem: "none of its signatures is by the key"},
+		"not signed, a key to verify":  {verify: ed25519Public, problem: "none of its signatures is by the key"},
+		"signed by another key":        {sign: ecdsaFile, verify: ed25519Public, problem: "none of its signatures is by the key"},
 		"a changed file":               {change: replaceAsset("NOTES.md", flip), problem: "SHA256SUMS names other bytes for NOTES.md\nprovenance.intoto.jsonl names other bytes for NOTES.md"},
-		"a changed statement":          {sign: edwardFile, verify: edwardPublic, change: replaceAsset(store.ProvenanceFile, flip), problem: store.ProvenanceFile},
+		"a changed statement":          {sign: ed25519File, verify: ed25519Public, change: replaceAsset(store.ProvenanceFile, flip), problem: store.ProvenanceFile},
 		"another version's provenance": {change: replaceAsset(store.ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `has the version "v0.1.1"`},
 		"no provenance":                {change: without(store.ProvenanceFile), note: "has no file provenance.intoto.jsonl"},
-		"no provenance, a key":         {verify: edwardPublic, change: without(store.ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
+		"no provenance, a key":         {verify: ed25519Public, change: without(store.ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
 		"no checksums":                 {change: without(store.ChecksumsFile), note: "has no file SHA256SUMS"},
 		"broken checksums":             {change: replaceAsset(store.ChecksumsFile, func([]byte) []byte { return []byte("x") }), problem: "SHA256SUMS:1"},
 		"not in the checksums":         {change: replaceAsset(store.ChecksumsFile, func(d []byte) []byte { return d[:slices.Index(d, '\n')+1] }), problem: "does not name metadata.yaml"},
@@ -105,11 +105,11 @@ func TestVerify(t *testing.T) {
 			all := strings.Join(problems, "\n")
 			for want := range strings.SplitSeq(test.problem, "\n") {
 				if !strings.Contains(all, want) || (test.problem == "") != (all == "") {
-					t.Errorf("want the problem %q, got %q", want, all)
+					t.Errorf("the problems are %q, want %q", all, want)
 				}
 			}
 			if !strings.Contains(strings.Join(v.Notes, "\n"), test.note) {
-				t.Errorf("want the note %q, got %q", test.note, v.Notes)
+				t.Errorf("the notes are %q, want %q", v.Notes, test.note)
 			}
 		})
 	}

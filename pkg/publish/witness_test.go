@@ -14,31 +14,31 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// witness notes what goes wrong while processes publish to a server of the tests.
+// witness records problems while processes publish to a test server.
 type witness struct {
 	mu       sync.Mutex
 	seen     int // how often something was public
 	problems []string
-	told     []string
+	reports  []string // lines of progress
 }
 
-// tell is for Options.Progress.
-func (w *witness) tell(line string) {
+// report is for Options.Progress and Options.Report.
+func (w *witness) report(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, line)
+	w.reports = append(w.reports, line)
 }
 
-// sees notes that something was public, and what is wrong with it.
-func (w *witness) sees(problems ...string) {
+// saw records that a version was public, and its problems.
+func (w *witness) saw(problems ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen++
 	w.problems = append(w.problems, problems...)
 }
 
-// publish publishes in a process of its own, notes where its network saw a secret, looks for it in
-// all that was told, and notes a loop.
+// publish publishes in a separate process. It records requests with leaked secrets, texts with
+// secrets, and endless loops.
 func (w *witness) publish(ctx context.Context, place string, secrets []string, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,9 +51,9 @@ func (w *witness) publish(ctx context.Context, place string, secrets []string, n
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, leak := range n.Leaks() {
-		w.problems = append(w.problems, "the token was seen: "+leak)
+		w.problems = append(w.problems, "the token leaked to "+leak)
 	}
-	texts := slices.Concat(w.told, n.Requests())
+	texts := slices.Concat(w.reports, n.Requests())
 	for _, e := range unwrapAll(err) {
 		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
 	}
@@ -62,17 +62,17 @@ func (w *witness) publish(ctx context.Context, place string, secrets []string, n
 	}
 	for _, text := range texts {
 		if slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) }) {
-			w.problems = append(w.problems, "the token was told: "+text)
+			w.problems = append(w.problems, "the token is in the text: "+text)
 		}
 	}
 	if len(n.Requests()) >= 5000 {
-		w.problems = append(w.problems, "it loops")
+		w.problems = append(w.problems, "endless loop: 5000 requests")
 	}
 	return result, err
 }
 
-// whole says what was noted so far.
-func (w *witness) whole() error {
+// violations returns the recorded problems as one error.
+func (w *witness) violations() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var problems []error
@@ -88,7 +88,7 @@ func unwrapAll(err error) []error {
 		return nil
 	}
 	all := []error{err}
-	switch e := err.(type) { //nolint:errorlint // each layer is looked at
+	switch e := err.(type) { //nolint:errorlint // the loop visits each layer
 	case interface{ Unwrap() error }:
 		all = append(all, unwrapAll(e.Unwrap())...)
 	case interface{ Unwrap() []error }:
@@ -99,7 +99,7 @@ func unwrapAll(err error) []error {
 	return all
 }
 
-// downloads reads as clusterctl does, without a token: from the link that it makes of its URL of a file.
+// downloads returns a function that downloads a file as clusterctl does: without a token, from the file's link.
 func downloads(n *wire.Network, link func(url, name string) string) func(context.Context, string, string) ([]byte, error) {
 	client := &http.Client{Transport: n}
 	return func(ctx context.Context, url, name string) ([]byte, error) {

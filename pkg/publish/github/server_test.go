@@ -7,7 +7,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 )
 
-// TestServers: where a GitHub is spoken to, and the hosts that a token is sent to.
+// TestServers checks the URLs of the API of a GitHub server, and the hosts that get the token.
 func TestServers(t *testing.T) {
 	for _, test := range []struct{ server, api, url, wantAPI, wantUploads string }{
 		{"", "", "https://github.com/acme/capl", "https://api.github.com/", "https://uploads.github.com/"},
@@ -27,16 +27,16 @@ func TestServers(t *testing.T) {
 		}
 		s := opened.(*repo)
 		if s.server.api.String() != test.wantAPI || s.server.uploads.String() != test.wantUploads {
-			t.Errorf("%s on %s: %s, %s", test.url, test.server, s.server.api, s.server.uploads)
+			t.Errorf("%s on %s: the API is %s and %s", test.url, test.server, s.server.api, s.server.uploads)
 		}
-		// The token of one server is not for another.
+		// The token of one server is not used for another.
 		if own := !strings.Contains(test.server, "ghe") || !strings.HasPrefix(test.url, "https://github.com"); (s.token != "") != own {
-			t.Errorf("%s on %s: has a token: %v", test.url, test.server, s.token != "")
+			t.Errorf("%s on %s: has a token: %v, want %v", test.url, test.server, s.token != "", own)
 		}
 	}
 }
 
-// TestTokens takes the token from the variable of Actions, then from that of GitHub's own command.
+// TestTokens checks that the variable of Actions takes precedence over the one of GitHub's command.
 func TestTokens(t *testing.T) {
 	const own = "ghs_TopSecretOfTheTests"
 	for name, test := range map[string]struct{ actions, command, want string }{
@@ -48,7 +48,7 @@ func TestTokens(t *testing.T) {
 		t.Setenv("GH_TOKEN", test.command)
 		s, _, err := open("https://github.com/acme/capl", store.Options{})
 		if err != nil || s.(*repo).token != test.want {
-			t.Errorf("%s: another token than wanted is taken: %v", name, err)
+			t.Errorf("%s: open takes the wrong token: %v", name, err)
 		}
 	}
 }

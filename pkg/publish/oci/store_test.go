@@ -6,7 +6,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 )
 
-// TestOCILoopback opens registries of this machine, which are spoken to without TLS, and others.
+// TestOCILoopback checks that only local registries are used without TLS.
 func TestOCILoopback(t *testing.T) {
 	for host, plain := range map[string]bool{"[::1]:5000": true, "127.0.0.1:5000": true, "localhost": true, "[2001:db8::1]:5000": false, "registry.example.com": false} {
 		s, _, err := open("oci://"+host+"/acme/capl", store.Options{})

@@ -34,15 +34,15 @@ func TestAskedWait(t *testing.T) {
 		"429 with seconds":             {status: 429, headers: map[string]string{"Retry-After": "17"}, limited: true, want: 17 * time.Second},
 		"429 with a date":              {status: 429, headers: map[string]string{"Retry-After": now.Add(90 * time.Second).Format(http.TimeFormat)}, limited: true, want: 90 * time.Second},
 		"429 with a date that is past": {status: 429, headers: map[string]string{"Retry-After": now.Add(-time.Hour).Format(http.TimeFormat)}, limited: true},
-		"429 that says nothing":        {status: 429, limited: true, want: time.Minute},
-		"429 that says nothing, again": {status: 429, attempt: 2, limited: true, want: 4 * time.Minute},
+		"429 without headers":          {status: 429, limited: true, want: time.Minute},
+		"429 without headers, again":   {status: 429, attempt: 2, limited: true, want: 4 * time.Minute},
 		"403 secondary limit":          {status: 403, headers: map[string]string{"Retry-After": "60"}, limited: true, want: time.Minute},
 		"403 primary limit":            {status: 403, headers: map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": in(90 * time.Second)}, limited: true, want: 91 * time.Second},
-		"403 that says so in words":    {status: 403, body: `{"message":"You have exceeded a secondary rate limit"}`, limited: true, want: time.Minute},
+		"403 with a message":           {status: 403, body: `{"message":"You have exceeded a secondary rate limit"}`, limited: true, want: time.Minute},
 		"503 with seconds":             {status: 503, headers: map[string]string{"Retry-After": "3"}, limited: true, want: 3 * time.Second},
 		"503":                          {status: 503},
 		"nonsense":                     {status: 429, headers: map[string]string{"Retry-After": "soon"}, limited: true, want: time.Minute},
-		"a header of ours":             {status: 200, headers: map[string]string{limitedHeader: now.Format(http.TimeFormat)}},
+		"the package's own header":     {status: 200, headers: map[string]string{limitedHeader: now.Format(http.TimeFormat)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &guard{base: answer(func(*http.Request) (int, map[string]string, string) {
@@ -58,13 +58,13 @@ func TestAskedWait(t *testing.T) {
 			}
 			got, limited := askedWait(resp, test.attempt)
 			if got != test.want || limited != test.limited {
-				t.Errorf("wait %s, %v; want %s, %v", got, limited, test.want, test.limited)
+				t.Errorf("got %s, %v; want %s, %v", got, limited, test.want, test.limited)
 			}
 		})
 	}
 }
 
-// answer is a server in one function.
+// answer is a server that answers requests with a function.
 type answer func(*http.Request) (status int, headers map[string]string, body string)
 
 // RoundTrip implements http.RoundTripper.
@@ -111,7 +111,7 @@ func TestMayRetry(t *testing.T) {
 	}
 }
 
-// TestGuard: the credential goes to its hosts over TLS, and nowhere else, whatever redirects.
+// TestGuard checks that the credential is sent only to its hosts and only over TLS, also after redirects.
 func TestGuard(t *testing.T) {
 	seen := map[string]string{}
 	redirects := map[string]string{
@@ -143,13 +143,13 @@ func TestGuard(t *testing.T) {
 	}
 	for place, header := range seen {
 		if (header != "") != (place == "https://api.github.com") {
-			t.Errorf("%s saw %q", place, header)
+			t.Errorf("%s got the header %q", place, header)
 		}
 	}
 	if len(seen) < 4 {
-		t.Errorf("only %v were asked", seen)
+		t.Errorf("only %v got requests", seen)
 	}
-	// What changes something is not sent elsewhere.
+	// Requests that change something are not redirected.
 	resp, err := client.Post("https://api.github.com/storage", "text/plain", strings.NewReader("x"))
 	if err != nil || resp.StatusCode != http.StatusFound {
 		t.Errorf("a POST was redirected: %v, %v", resp, err)
@@ -159,7 +159,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// endless is a body that does not end.
+// endless is a body without an end.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
@@ -173,13 +173,13 @@ func (b bodyOf) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestEndlessAnswer(t *testing.T) {
 	client := New(Options{Network: Network{Transport: bodyOf{endless{}}, Sleep: wire.NewClock().Sleep}}).HTTP
-	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // there is none
+	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // the response is nil
 	if !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestOnce: what has to be looked at before it is tried again is sent once.
+// TestOnce checks that requests whose result must be checked before a retry are sent once.
 func TestOnce(t *testing.T) {
 	sent := 0
 	server := answer(func(*http.Request) (int, map[string]string, string) {
@@ -198,41 +198,41 @@ func TestOnce(t *testing.T) {
 			_ = resp.Body.Close() // it is in memory
 		}
 		if sent != want {
-			t.Errorf("sent %d times, want %d: %v", sent, want, err)
+			t.Errorf("the request was sent %d times, want %d: %v", sent, want, err)
 		}
 	}
 	ctx, cancel := Once(t.Context(), time.Minute)
 	defer cancel()
 	if _, bounded := ctx.Deadline(); !bounded || ctx.Value(onceKey{}) == nil {
-		t.Error("the context of requests that are sent once has no end")
+		t.Error("the context of requests that are sent once has no deadline")
 	}
 }
 
-// TestAgain: no step is begun again while the server does not answer, nor more often than useful.
+// TestAgain checks that a step is not repeated while the server does not answer, and not too often.
 func TestAgain(t *testing.T) {
 	status := http.StatusInternalServerError
 	server := answer(func(*http.Request) (int, map[string]string, string) { return status, nil, "" })
-	var told []string
-	client := New(Options{Network: Network{Transport: server, Sleep: wire.NewClock().Sleep}, Report: func(line string) { told = append(told, line) }})
-	ask := func() {
+	var reports []string
+	client := New(Options{Network: Network{Transport: server, Sleep: wire.NewClock().Sleep}, Report: func(line string) { reports = append(reports, line) }})
+	get := func() {
 		resp, err := client.HTTP.Get("https://registry.example.com/")
 		if err == nil {
 			_ = resp.Body.Close() // it is in memory
 		}
 	}
 	failed := errors.New("uploading x: cut off")
-	if err := client.Again(t.Context(), 1, failed); err != nil || told[0] != "uploading x: cut off; trying again in 1s" {
-		t.Errorf("a first failure: %v, %q", err, told)
+	if err := client.Again(t.Context(), 1, failed); err != nil || reports[0] != "uploading x: cut off; trying again in 1s" {
+		t.Errorf("after the first failure: %v, %q", err, reports)
 	}
-	ask()
-	if len(told) != requestTries || !strings.HasPrefix(told[1], "registry.example.com answers 500; trying again in ") {
-		t.Errorf("%q was told", told)
+	get()
+	if len(reports) != requestTries || !strings.HasPrefix(reports[1], "registry.example.com answers 500; trying again in ") {
+		t.Errorf("reported %q", reports)
 	}
 	if err := client.Again(t.Context(), 1, failed); !errors.Is(err, failed) {
-		t.Errorf("after a request that was given up on: %v", err)
+		t.Errorf("after a request that failed for good: %v", err)
 	}
 	status = http.StatusOK
-	ask()
+	get()
 	if err := client.Again(t.Context(), 1, failed); err != nil {
 		t.Errorf("once the server answers: %v", err)
 	}
