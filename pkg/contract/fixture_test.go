@@ -47,7 +47,7 @@ func ownRelease(t *testing.T) *release.Release {
 	return own
 }
 
-// components returns a release of an infrastructure provider that has these components.
+// components returns a release of an infrastructure provider with the given components YAML.
 func components(text string) *release.Release {
 	return &release.Release{
 		Provider: release.Provider{Name: "demo", Type: "InfrastructureProvider"}, Version: "v0.1.0",
@@ -55,30 +55,30 @@ func components(text string) *release.Release {
 	}
 }
 
-// definition returns a definition's YAML; its only version has no fields.
+// definition returns the YAML of a CRD whose only version has no fields.
 func definition(kind, scope, contractVersion string) string {
 	return kindOf{kind: kind, group: "infrastructure.cluster.x-k8s.io", scope: scope, contract: contractVersion}.yaml()
 }
 
-// kindOf describes a kind for a test.
+// kindOf describes a kind from which yaml generates a CRD.
 type kindOf struct {
 	kind, group, scope string
-	// contract is the contract version that its version v1 is declared for, or "".
+	// contract is the contract version that the kind's version v1 is declared for, or "".
 	contract string
-	// fields are types by paths: status.conditions[].type is in the items of a list, and
-	// status.failureDomains{}.controlPlane in the values of a map.
+	// fields are the fields' types by path: status.conditions[].type is a field of the items of a list, and
+	// status.failureDomains{}.controlPlane one of the values of a map.
 	fields map[string]string
 	// scale is the scale subresource, or nil.
 	scale map[string]any
 }
 
-// with returns the kind with other types; "" takes a field and what is below it away.
+// with returns the kind with changed types of fields; the type "" removes a field and all fields below it.
 func (k kindOf) with(changes map[string]string) kindOf {
 	k.fields = maps.Clone(k.fields)
 	for path, kind := range changes {
-		for have := range k.fields {
-			if have == path || strings.HasPrefix(have, path+".") || strings.HasPrefix(have, path+"[]") || strings.HasPrefix(have, path+"{}") {
-				delete(k.fields, have)
+		for field := range k.fields {
+			if field == path || strings.HasPrefix(field, path+".") || strings.HasPrefix(field, path+"[]") || strings.HasPrefix(field, path+"{}") {
+				delete(k.fields, field)
 			}
 		}
 		if kind != "" {
@@ -88,7 +88,7 @@ func (k kindOf) with(changes map[string]string) kindOf {
 	return k
 }
 
-// yaml returns the definition.
+// yaml returns the CRD.
 func (k kindOf) yaml() string {
 	root := map[string]any{"type": "object"}
 	for _, name := range []string{"apiVersion", "kind"} {
@@ -125,7 +125,7 @@ func (k kindOf) yaml() string {
 	return string(data)
 }
 
-// put gives the field at a path below a schema a type; what leads there becomes what it has to be.
+// put sets the type of the field at a path below a schema, and creates the objects, lists and maps on the path.
 func put(schema map[string]any, path []string, kind string) {
 	if len(path) == 0 {
 		schema["type"] = kind
@@ -155,7 +155,7 @@ func put(schema map[string]any, path []string, kind string) {
 	put(child, path[1:], kind)
 }
 
-// implementations returns what a provider of a type has with these kinds.
+// implementations returns the implementations of a provider with these kinds.
 func implementations(t *testing.T, provider release.Provider, kinds ...kindOf) []*contract.Implementation {
 	t.Helper()
 	texts := make([]string, 0, len(kinds))
@@ -168,7 +168,7 @@ func implementations(t *testing.T, provider release.Provider, kinds ...kindOf) [
 	}
 	crds := contract.ReadCRDs(documents)
 	if len(crds) != len(kinds) {
-		t.Fatalf("%d of %d definitions were read", len(crds), len(kinds))
+		t.Fatalf("ReadCRDs returned %d CRDs, want %d", len(crds), len(kinds))
 	}
 	return contract.Implementations(provider.Type, crds)
 }

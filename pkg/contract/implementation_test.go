@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestImplementations is about which kinds play which part.
+// TestImplementations checks which kinds implement which resources of the contract.
 func TestImplementations(t *testing.T) {
 	const infra, bootstrap, control = "infrastructure.foo.io", "bootstrap.foo.io", "controlplane.foo.io"
 	id := parseFields("spec.providerID string")
@@ -25,7 +25,7 @@ func TestImplementations(t *testing.T) {
 		"core":                                  {"CoreProvider", []kindOf{{kind: "FooCluster", group: infra}}, ""},
 		"an add-on":                             {"AddonProvider", []kindOf{{kind: "FooConfig", group: bootstrap}}, ""},
 		"a group of another name":               {"InfrastructureProvider", []kindOf{{kind: "FooCluster", group: "foo.io"}}, "InfraCluster:FooCluster"},
-		"kinds that are called alike": {"InfrastructureProvider", []kindOf{
+		"kinds with similar names": {"InfrastructureProvider", []kindOf{
 			{kind: "FooCluster", group: infra, fields: parseFields("spec.controlPlaneEndpoint.host string")},
 			{kind: "DatabaseCluster", group: infra}, {kind: "FooMachine", group: infra, fields: id}, {kind: "PooledMachine", group: infra},
 			{kind: "FooClusterIdentity", group: infra}, {kind: "FooInstallerConfig", group: infra}, {kind: "FooPool", group: infra},
@@ -36,7 +36,7 @@ func TestImplementations(t *testing.T) {
 		"a template without its kind": {"InfrastructureProvider", []kindOf{
 			{kind: "FooCluster", group: infra}, {kind: "FooMachineTemplate", group: infra},
 		}, "InfraCluster:FooCluster InfraMachine:FooMachine"},
-		"a managed control plane and a bootstrapper beside clusters": {"InfrastructureProvider", []kindOf{
+		"a managed control plane and a bootstrapper in addition to clusters": {"InfrastructureProvider", []kindOf{
 			{kind: "FooCluster", group: infra}, {kind: "FooControlPlane", group: control}, {kind: "FooManagedControlPlane", group: infra, fields: parseFields("status.ready boolean")},
 			{kind: "FooConfig", group: bootstrap}, {kind: "FooMachinePool", group: infra},
 		}, "InfraCluster:FooCluster InfraMachinePool:FooMachinePool BootstrapConfig:FooConfig ControlPlane:FooManagedControlPlane"},
@@ -50,13 +50,13 @@ func TestImplementations(t *testing.T) {
 			got = append(got, string(i.Resource)+":"+i.Kind())
 		}
 		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: implementations = %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// TestHeldContract is about the contract version and the version that a kind is held against.
-func TestHeldContract(t *testing.T) {
+// TestImplementationContract checks the contract version and the API version with which a kind is checked.
+func TestImplementationContract(t *testing.T) {
 	provider := release.Provider{Type: "InfrastructureProvider"}
 	for label, want := range map[string]string{"v1beta2": "v1beta2", "v1beta1": "v1beta1", "v1alpha4": "", "": ""} {
 		found := implementations(t, provider, kindOf{kind: "FooCluster", group: "infrastructure.foo.io", contract: label})

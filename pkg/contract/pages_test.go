@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 )
 
-// contractPages returns the folder of the contract pages of the Cluster API that this module is built with.
+// contractPages returns the folder with the contract pages of the Cluster API version in this module's go.mod.
 func contractPages(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
@@ -25,7 +25,7 @@ func contractPages(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "docs", "book", "src", "developer", "providers", "contracts")
 }
 
-// row is a rule as a page has it.
+// row is a rule in the table of a page.
 type row struct{ name, mandatory, note string }
 
 // tableRows returns the rows of a page's rules table.
@@ -49,11 +49,11 @@ func tableRows(page string) []row {
 	return rows
 }
 
-// TestRulesAreThePages compares the rules with the tables of the contract pages, row by row: a new
-// row in a newer Cluster API has to become a rule.
-func TestRulesAreThePages(t *testing.T) {
+// TestRulesMatchPages compares the rules with the tables of the contract pages, row by row: a new row in a newer
+// Cluster API version needs a new rule.
+func TestRulesMatchPages(t *testing.T) {
 	pages := contractPages(t)
-	read := map[string][]row{}
+	rulesByPage := map[string][]row{}
 	for _, r := range contract.Rules() {
 		if r.Resource == contract.IPAM {
 			continue
@@ -62,18 +62,18 @@ func TestRulesAreThePages(t *testing.T) {
 		if r.Mandatory {
 			mandatory = "Yes"
 		}
-		read[r.Page] = append(read[r.Page], row{r.Name, mandatory, r.Note})
+		rulesByPage[r.Page] = append(rulesByPage[r.Page], row{r.Name, mandatory, r.Note})
 	}
-	if len(read) != 5 {
-		t.Errorf("the rules are of %d pages with a table, want 5", len(read))
+	if len(rulesByPage) != 5 {
+		t.Errorf("the rules are from %d pages with a table, want 5", len(rulesByPage))
 	}
-	for page, rules := range read {
+	for page, rules := range rulesByPage {
 		data, err := os.ReadFile(filepath.Join(pages, page+".md"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rows := tableRows(string(data)); !slices.Equal(rows, rules) {
-			t.Errorf("%s: the page has\n%q\nand the rules are\n%q", page, rows, rules)
+			t.Errorf("rules of %s =\n%q\nwant the rows of the page\n%q", page, rules, rows)
 		}
 		for _, r := range contract.Rules() {
 			if r.Page == page && !strings.Contains(string(data), "\n### "+r.Heading()+"\n") {
@@ -99,17 +99,17 @@ func TestIPAMRules(t *testing.T) {
 		}
 	}
 	if len(items) != len(rules) {
-		t.Fatalf("the page has %d rules, and there are %d: %q", len(items), len(rules), items)
+		t.Fatalf("got %d rules, want %d as on the page: %q", len(rules), len(items), items)
 	}
 	words := []string{"API group", "CustomResourceDefinition", "type metadata", "status.conditions"}
 	for i, r := range rules {
 		if r.Mandatory != (items[i][1] == "Must") || !strings.Contains(items[i][2], words[i]) {
-			t.Errorf("rule %s: mandatory %v, and the page says %q", r.ID, r.Mandatory, items[i][0])
+			t.Errorf("rule %s (mandatory: %v) does not match the page: %q", r.ID, r.Mandatory, items[i][0])
 		}
 	}
 }
 
-// TestNoOtherPageHasRules finds a contract page that got a rules table.
+// TestNoOtherPageHasRules checks that no other contract page has a rules table.
 func TestNoOtherPageHasRules(t *testing.T) {
 	pages := contractPages(t)
 	entries, err := os.ReadDir(pages)
@@ -126,22 +126,22 @@ func TestNoOtherPageHasRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !known[e.Name()] && len(tableRows(string(data))) > 0 {
-			t.Errorf("%s has a rules table that no rule is from", e.Name())
+			t.Errorf("%s has a rules table, but no rule refers to the page", e.Name())
 		}
 	}
 }
 
-// TestRules makes sure that every rule says what it is.
+// TestRules checks the ID of each rule, and that exactly the visible rules have a title and advice.
 func TestRules(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z][a-z-]*[a-z]$`)
 	seen := map[string]bool{}
 	for _, r := range contract.Rules() {
 		if !id.MatchString(r.ID) || seen[r.ID] {
-			t.Errorf("id %q is malformed or taken", r.ID)
+			t.Errorf("ID %q is malformed or not unique", r.ID)
 		}
 		seen[r.ID] = true
 		if r.Visible() != (r.Title != "" && r.Fix != "") {
-			t.Errorf("rule %s: a title and advice are for visible rules, and those need them", r.ID)
+			t.Errorf("rule %s: visible rules need a title and advice, other rules must not have them", r.ID)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // conditionFields are the fields of metav1.Condition.
 const conditionFields = "status.conditions[].type string, status.conditions[].status string, status.conditions[].message string, "
 
-// parseFields reads "path type, path type".
+// parseFields parses "path type, path type" into types by path.
 func parseFields(text string) map[string]string {
 	fields := map[string]string{}
 	for _, f := range strings.Split(text, ",") {
@@ -22,7 +22,7 @@ func parseFields(text string) map[string]string {
 	return fields
 }
 
-// subject is a resource as it should be, under both contract versions.
+// subject is a correct implementation of a resource, under both contract versions.
 type subject struct {
 	provider release.Provider
 	kind     kindOf
@@ -35,7 +35,7 @@ var (
 	scale          = map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}
 	endpointFields = "spec.controlPlaneEndpoint.host string, spec.controlPlaneEndpoint.port integer, "
 
-	// subjects have every field that a visible rule is about.
+	// subjects have every field that a visible rule checks.
 	subjects = map[contract.Resource]subject{
 		contract.InfraCluster: {
 			release.Provider{Type: "InfrastructureProvider"},
@@ -100,7 +100,7 @@ func implementation(t *testing.T, resource contract.Resource, version string, ch
 	return nil
 }
 
-// TestRulesOfGoodKinds holds kinds that have all fields against all rules.
+// TestRulesOfGoodKinds checks all rules on kinds that have all fields.
 func TestRulesOfGoodKinds(t *testing.T) {
 	for _, rule := range contract.Rules() {
 		for _, version := range []string{"v1beta2", "v1beta1"} {
@@ -116,13 +116,13 @@ func TestRulesOfGoodKinds(t *testing.T) {
 			}
 			v := rule.Check(implementation(t, rule.Resource, version, nil))
 			if v.State != want || len(v.Problems) > 0 {
-				t.Errorf("%s under %s: %q, want %q: %+v", rule.ID, version, v.State, want, v.Problems)
+				t.Errorf("%s under %s: state %q, want %q without problems: %+v", rule.ID, version, v.State, want, v.Problems)
 			}
 		}
 	}
 }
 
-// TestRulesOfFields takes each field away, and gives it another type.
+// TestRulesOfFields removes each field, and then changes its type.
 func TestRulesOfFields(t *testing.T) {
 	for _, c := range []struct{ rule, version, path string }{
 		{"infra-cluster-control-plane-endpoint", "v1beta2", "spec.controlPlaneEndpoint"},
@@ -171,25 +171,25 @@ func TestRulesOfFields(t *testing.T) {
 		t.Run(c.rule+"/"+c.version, func(t *testing.T) {
 			missing := rule.Check(implementation(t, rule.Resource, c.version, map[string]string{c.path: ""}))
 			if missing.State != contract.Missing {
-				t.Errorf("without %s: %q, %+v", c.path, missing.State, missing.Problems)
+				t.Errorf("without %s: state %q, want %q: %+v", c.path, missing.State, contract.Missing, missing.Problems)
 			}
 			wrong := rule.Check(implementation(t, rule.Resource, c.version, map[string]string{c.path: "number"}))
 			if wrong.State == contract.Missing && strings.HasSuffix(c.path, "initialization") {
 				return // a number has no field below it
 			}
 			if wrong.State != contract.Wrong || len(wrong.Problems) == 0 {
-				t.Errorf("with a number as %s: %q, %+v", c.path, wrong.State, wrong.Problems)
+				t.Errorf("with a number as %s: state %q, want %q: %+v", c.path, wrong.State, contract.Wrong, wrong.Problems)
 			}
 			for _, p := range wrong.Problems {
 				if p.Reason == "" || p.CRD == nil || p.Fix == "" {
-					t.Errorf("a problem without reason, definition or advice: %+v", p)
+					t.Errorf("the problem has no reason, CRD or advice: %+v", p)
 				}
 			}
 		})
 	}
 }
 
-// find returns the rule of an id.
+// find returns the rule with an ID.
 func find(t *testing.T, id string) contract.Rule {
 	t.Helper()
 	for _, r := range contract.Rules() {
@@ -197,25 +197,26 @@ func find(t *testing.T, id string) contract.Rule {
 			return r
 		}
 	}
-	t.Fatalf("there is no rule %s", id)
+	t.Fatalf("rule %s is missing", id)
 	return contract.Rule{}
 }
 
-// TestPoolInitialization is about the two fields that the page and the controller of MachinePools want.
+// TestPoolInitialization checks the two initialization fields of pools: the contract page requires one, the
+// controller of MachinePools reads the other.
 func TestPoolInitialization(t *testing.T) {
 	rule := find(t, "infra-machine-pool-initialization-completed")
 	for name, c := range map[string]struct {
-		gone   []string
-		state  contract.State
-		weight contract.Weight
+		removed []string
+		state   contract.State
+		weight  contract.Weight
 	}{
-		"both":         {nil, contract.Present, ""},
-		"the old one":  {[]string{"status.initialization"}, contract.Missing, contract.Deprecated},
-		"the new one":  {[]string{"status.ready"}, contract.Present, contract.Lax},
-		"none of them": {[]string{"status.ready", "status.initialization"}, contract.Missing, contract.Broken},
+		"both":             {nil, contract.Present, ""},
+		"only the old one": {[]string{"status.initialization"}, contract.Missing, contract.Deprecated},
+		"only the new one": {[]string{"status.ready"}, contract.Present, contract.Lax},
+		"none of them":     {[]string{"status.ready", "status.initialization"}, contract.Missing, contract.Broken},
 	} {
 		changes := map[string]string{}
-		for _, path := range c.gone {
+		for _, path := range c.removed {
 			changes[path] = ""
 		}
 		v := rule.Check(implementation(t, contract.InfraMachinePool, "v1beta2", changes))
@@ -224,7 +225,7 @@ func TestPoolInitialization(t *testing.T) {
 			weight = p.Weight
 		}
 		if v.State != c.state || weight != c.weight {
-			t.Errorf("%s: %q and %q, want %q and %q", name, v.State, weight, c.state, c.weight)
+			t.Errorf("%s: state %q and weight %q, want %q and %q", name, v.State, weight, c.state, c.weight)
 		}
 	}
 }

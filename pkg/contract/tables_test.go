@@ -31,16 +31,16 @@ func corpusTables(t *testing.T) map[string][]contract.Table {
 	return tables
 }
 
-// brokenInTheField are the rules that real providers break, each with why it isn't a mistake of the rule.
-// None of the providers that are held to v1beta1's rules breaks a mandatory one.
+// brokenInTheField are the rules that real providers break, each with the reason why the rule is right.
+// No provider that is checked with the v1beta1 rules breaks a mandatory one.
 var brokenInTheField = map[string]string{
-	// The kind is made by the provider's own control plane, which needs no template of it. The page
-	// asks for one of each kind all the same.
+	// The provider's own control plane creates objects of the kind without a template. The page requires a
+	// template for each kind nevertheless.
 	"bootstrap-k0smotron K0sControllerConfig bootstrap-config-template": "broken",
 	// The components have no CRDs: clusterctl refuses the release as well.
 	"infrastructure-exoscale  infra-cluster-resource-definition": "broken",
 	// The label declares v1beta1 alone, whose failure domains are a map, and the field is v1beta2's
-	// list. metadata.yaml says v1beta2: it is the label that is out of date.
+	// list. metadata.yaml declares v1beta2, so the label is out of date.
 	"infrastructure-kubevirt KubevirtCluster infra-cluster-failure-domains": "broken",
 	// The controller of MachinePools reads status.ready only, and the kind has no other field.
 	"infrastructure-docker DevMachinePool infra-machine-pool-initialization-completed": "deprecated",
@@ -49,8 +49,8 @@ var brokenInTheField = map[string]string{
 func TestCorpus(t *testing.T) {
 	tables := corpusTables(t)
 	found := map[string]string{}
-	for label, of := range tables {
-		for _, table := range of {
+	for label, list := range tables {
+		for _, table := range list {
 			for _, row := range table.Rows {
 				if row.State != contract.Wrong && (row.State != contract.Missing || !row.Mandatory) {
 					continue
@@ -67,13 +67,13 @@ func TestCorpus(t *testing.T) {
 	}
 	for key, weight := range brokenInTheField {
 		if found[key] != weight {
-			t.Errorf("%s: found %q, want %q", key, found[key], weight)
+			t.Errorf("%s: weight %q, want %q", key, found[key], weight)
 		}
 	}
 }
 
-// TestCorpusKinds holds the choice of kinds: those that play a part, and no identities, hosts, data,
-// remediations or kinds of core and of add-ons.
+// TestCorpusKinds checks the selection of kinds: those that implement a resource of the contract, and no
+// identities, hosts, data, remediations or kinds of core and of add-ons.
 func TestCorpusKinds(t *testing.T) {
 	want := map[string]string{
 		"addon-helm":                       "",
@@ -98,23 +98,23 @@ func TestCorpusKinds(t *testing.T) {
 			got = append(got, table.Kind)
 		}
 		if strings.Join(got, " ") != kinds {
-			t.Errorf("%s: %q, want %q", label, got, kinds)
+			t.Errorf("%s: kinds = %q, want %q", label, got, kinds)
 		}
 	}
 }
 
-// TestOwnProvider holds this project's own provider to all that is mandatory of it.
+// TestOwnProvider checks that this project's own provider follows all mandatory rules.
 func TestOwnProvider(t *testing.T) {
 	tables, err := contract.Tables(ownRelease(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(tables) != 3 {
-		t.Fatalf("%d tables, want those of LibvirtCluster, LibvirtMachine and LibvirtMachinePool", len(tables))
+		t.Fatalf("got %d tables, want those of LibvirtCluster, LibvirtMachine and LibvirtMachinePool", len(tables))
 	}
 	for _, table := range tables {
 		if table.Contract != "v1beta2" {
-			t.Errorf("%s declares %q", table.Kind, table.Contract)
+			t.Errorf("contract of %s = %q, want v1beta2", table.Kind, table.Contract)
 		}
 		for _, row := range table.Rows {
 			if row.State == contract.Wrong || row.Mandatory && row.State != contract.Present {
@@ -124,15 +124,15 @@ func TestOwnProvider(t *testing.T) {
 	}
 }
 
-// TestTablesErrors wants errors that say what is wrong.
+// TestTablesErrors checks the types of the errors of Tables.
 func TestTablesErrors(t *testing.T) {
 	provider := release.Provider{Name: "demo", Type: "InfrastructureProvider"}
 	if _, err := contract.Tables(&release.Release{Provider: provider, Version: "v0.1.0"}); !errors.Is(err, contract.ErrNoComponents) {
-		t.Errorf("no components: %v", err)
+		t.Errorf("no components: error = %v, want %v", err, contract.ErrNoComponents)
 	}
 	var syntax *manifest.SyntaxError
 	if _, err := contract.Tables(components("a: [")); !errors.As(err, &syntax) {
-		t.Errorf("no YAML: %v", err)
+		t.Errorf("invalid YAML: error = %v, want a %T", err, syntax)
 	}
 }
 
@@ -163,16 +163,16 @@ func TestFormats(t *testing.T) {
 			}
 		}
 		if name == "json" && !json.Valid(b.Bytes()) {
-			t.Error("the JSON is none")
+			t.Error("the JSON is invalid")
 		}
 	}
 	if err := contract.Write("html", tables, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "markdown") {
-		t.Errorf("an unknown format: %v", err)
+		t.Errorf("unknown format: error = %v, want one that lists the formats", err)
 	}
 }
 
-// TestTextOfWhatIsMissing tells when an optional rule is mandatory, and leaves no spaces at ends of lines.
-func TestTextOfWhatIsMissing(t *testing.T) {
+// TestTextOfMissingField checks that the text shows when an optional rule is mandatory, and has no trailing spaces.
+func TestTextOfMissingField(t *testing.T) {
 	tables, err := contract.Tables(components(definition("FooCluster", "Namespaced", "v1beta2")))
 	if err != nil {
 		t.Fatal(err)
@@ -182,15 +182,15 @@ func TestTextOfWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "spec.controlPlaneEndpoint; mandatory if control plane endpoint is not provided by other means.\n") {
-		t.Errorf("the note of the row is not there:\n%s", b.String())
+		t.Errorf("the text lacks the note of the row:\n%s", b.String())
 	}
 	if strings.Contains(b.String(), " \n") {
-		t.Error("there are spaces at the end of a line")
+		t.Error("a line ends with a space")
 	}
 }
 
-// TestFormatsOfBadReleases shows what is wrong, and nothing that a release's author could do to a
-// terminal or a page.
+// TestFormatsOfBadReleases checks that all formats show what is wrong in a release, and remove control characters
+// from its texts.
 func TestFormatsOfBadReleases(t *testing.T) {
 	tables, err := contract.Tables(components(definition("Foo|\x1b[31mCluster", "Namespaced", "")))
 	if err != nil {
@@ -202,10 +202,10 @@ func TestFormatsOfBadReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(b.String(), "\x1b") {
-			t.Errorf("%s lets a terminal's command through", name)
+			t.Errorf("%s contains an escape character of the release", name)
 		}
 		if !strings.Contains(b.String(), "declares no contract version") {
-			t.Errorf("%s does not say what is wrong:\n%s", name, b.String())
+			t.Errorf("%s does not show that the contract version is missing:\n%s", name, b.String())
 		}
 	}
 	for _, name := range contract.Formats.Names() {
@@ -215,7 +215,7 @@ func TestFormatsOfBadReleases(t *testing.T) {
 	}
 }
 
-// TestOddDefinitions reads what no generator makes, and what strangers may publish.
+// TestOddDefinitions checks CRDs that no generator writes, but that a release may contain.
 func TestOddDefinitions(t *testing.T) {
 	const head = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\nspec:\n  group: infrastructure.cluster.x-k8s.io\n  names: {kind: FooCluster}\n"
 	for name, versions := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// demoKinds has one kind, as a release's components do.
+// demoKinds is the components YAML of a release with one kind.
 const demoKinds = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: demos.example.com, labels: {cluster.x-k8s.io/v1beta2: v1}}
@@ -120,10 +120,10 @@ func TestValidate(t *testing.T) {
 				got = append(got, fmt.Sprint(p.Path, " ", p.Message))
 			}
 			if !slices.EqualFunc(got, tc.want, func(got, want string) bool { return len(got) >= len(want) && got[:len(want)] == want }) {
-				t.Errorf("found %q, want %q", got, tc.want)
+				t.Errorf("problems = %q, want %q", got, tc.want)
 			}
 			if fmt.Sprint(before) != fmt.Sprint(object) {
-				t.Error("the object was changed")
+				t.Error("Validate changed the object")
 			}
 		})
 	}
@@ -134,13 +134,13 @@ func TestVersionsThatAreNotServed(t *testing.T) {
 	_, err := demo(t).Validate(t.Context(), object)
 	var notServed *schemas.VersionError
 	if !errors.As(err, &notServed) || err.Error() != "Demo is not served in version v0, but in v1" {
-		t.Errorf("the error is %v", err)
+		t.Errorf("error = %v, want a VersionError that names v1", err)
 	}
 }
 
-// TestCore: the kinds that templates are made of are there, and their schemas can be used.
+// TestCore checks that schemas of the kinds that templates use exist and can be used.
 func TestCore(t *testing.T) {
-	kinds, seen := schemas.Of(), 0
+	kinds, count := schemas.Of(), 0
 	for _, kind := range kinds.All() {
 		for _, version := range kind.Served() {
 			object := &unstructured.Unstructured{}
@@ -148,10 +148,10 @@ func TestCore(t *testing.T) {
 			if _, err := kinds.Validate(t.Context(), object); err != nil {
 				t.Error(err)
 			}
-			seen++
+			count++
 		}
 	}
-	if _, ok := kinds.Kind(schema.GroupKind{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}); !ok || seen < 30 {
-		t.Errorf("%d versions of kinds were seen; KubeadmControlPlane among them: %v", seen, ok)
+	if _, ok := kinds.Kind(schema.GroupKind{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}); !ok || count < 30 {
+		t.Errorf("got %d versions of kinds, want at least 30; KubeadmControlPlane exists: %v, want true", count, ok)
 	}
 }
