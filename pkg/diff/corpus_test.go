@@ -31,11 +31,11 @@ var edits = map[string]func(text string) string{
 	"CA":    func(text string) string { return strings.ReplaceAll(text, "inject-ca-from:", "inject-apiserver-ca:") },
 }
 
-// mostUnits is in how many releases an edit is tried by itself; all edits together are tried in each.
+// mostUnits is the number of releases in which an edit is tried alone; all edits together are tried in each.
 const mostUnits = 4
 
-// TestCorpus compares each release of the corpus with itself and with edits of it: nothing is said
-// of the same release, an edit is never only another text, and every run says the same.
+// TestCorpus compares each release of the corpus with itself and with edits of it: a release does not differ from
+// itself, an edit is never reported as a mere change of text, and all runs have the same output.
 func TestCorpus(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(pinned.Corpus(t), "released", "*", "*"))
 	if err != nil || len(folders) == 0 {
@@ -78,12 +78,12 @@ func TestCorpus(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d.Empty() || len(d.Reworded) > 0 && name != "variable" {
-					t.Errorf("%s: of files that changed it says only: %+v", name, d.Reworded)
+					t.Errorf("%s: the edit is missing or reported as a mere change of text: %+v", name, d.Reworded)
 				}
 			}
 			first, _ := shown(t, unchanged, edited(all))
 			if again, _ := shown(t, unchanged, edited(all)); first != again {
-				t.Error("two runs differ")
+				t.Error("the output of two runs differs")
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func joined(r *release.Release) []byte {
 	return all
 }
 
-// shown returns what all formats say of two releases.
+// shown returns the output of all formats for two releases, and their difference.
 func shown(t *testing.T, before, after *release.Release) (string, *diff.Difference) {
 	t.Helper()
 	r, err := diff.Sets([]*release.Release{before}, []*release.Release{after})

@@ -29,8 +29,8 @@ spec: {variables: [{name: a, schema: {openAPIV3Schema: {minimum: 922337203685477
 {1: .nan, true: -.inf, 2006-01-02: !!binary "AAECAw==", null: 0x8000000000000000, f: 1e400, g: 18446744073709551616}
 `
 
-// FuzzReleases compares two releases of which every file is foreign: nothing panics, an error names
-// the file, and each format is the same in each run.
+// FuzzReleases compares two releases with arbitrary files: nothing panics, an error names the file, and the output
+// of each format is the same in each run.
 func FuzzReleases(f *testing.F) {
 	for document := range strings.SplitSeq(foreign, "---\n") {
 		data, edited := []byte(document), []byte(strings.ReplaceAll(document, "9223372036854775808", "9223372036854775807"))
@@ -66,7 +66,7 @@ func FuzzReleases(f *testing.F) {
 			return
 		}
 		if again, _ := write(); again != first {
-			t.Fatalf("two runs differ:\n%s\n%s", first, again)
+			t.Fatalf("the output of two runs differs:\n%s\n%s", first, again)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func testFile(f *testing.F, folder, name string) []byte {
 	return file.Data
 }
 
-// foreignRelease returns a release of two files' data.
+// foreignRelease returns a release with components, and with other as the data of all other files.
 func foreignRelease(t *testing.T, version string, components, other []byte) *release.Release {
 	t.Helper()
 	provider, err := release.ParseLabel("infrastructure-demo")

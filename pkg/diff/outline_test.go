@@ -19,7 +19,7 @@ const (
 	apiVersion = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
 )
 
-// differenceOf compares two releases of which files are given as pairs of texts.
+// differenceOf compares two releases whose files are given as pairs of texts; "" is a missing file.
 func differenceOf(t *testing.T, files map[string][2]string) *Difference {
 	t.Helper()
 	var old, now []release.File
@@ -31,14 +31,14 @@ func differenceOf(t *testing.T, files map[string][2]string) *Difference {
 			now = append(now, release.File{Name: name, Data: []byte(texts[1])})
 		}
 	}
-	d, err := Releases(madeOf(t, "v0.1.0", old), madeOf(t, "v0.2.0", now))
+	d, err := Releases(newRelease(t, "v0.1.0", old), newRelease(t, "v0.2.0", now))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func madeOf(t *testing.T, version string, files []release.File) *release.Release {
+func newRelease(t *testing.T, version string, files []release.File) *release.Release {
 	t.Helper()
 	provider, err := release.ParseLabel("infrastructure-demo")
 	if err != nil {
@@ -61,7 +61,7 @@ func written(t *testing.T, d *Difference, format string) string {
 	return out.String()
 }
 
-// linesOf returns the lines of the text format below the title, without indentation.
+// linesOf returns the lines of the text format after the title, without indentation.
 func linesOf(t *testing.T, d *Difference) []string {
 	t.Helper()
 	var lines []string
@@ -73,7 +73,8 @@ func linesOf(t *testing.T, d *Difference) []string {
 	return lines
 }
 
-// crd is a definition; the arguments are its further fields in metadata, in spec, and its versions.
+// crd is the format of a CRD; the arguments are fields of metadata and of spec.names, the conversion and the
+// versions.
 const crd = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -87,7 +88,7 @@ spec:
   versions: [%s]
 `
 
-// TestDefinitions: each field of a definition is compared, and a default of the API server isn't a change.
+// TestDefinitions checks that each field of a CRD is compared, and that a default of the API server isn't a change.
 func TestDefinitions(t *testing.T) {
 	const none, version = "{strategy: None}", "{name: v1, served: true, storage: true%s}"
 	webhook := func(path string) string {
@@ -143,14 +144,14 @@ func TestDefinitions(t *testing.T) {
 				t.Error(diff)
 			}
 			if d.Reworded == nil && !strings.Contains(written(t, d, "json"), `"path": `) {
-				t.Error("JSON has no path of what changed")
+				t.Error("the JSON has no path of the change")
 			}
 		})
 	}
 }
 
-// TestMigrations: a new version is compared with the one that was stored, and a rename is said where
-// the schemas say so.
+// TestMigrations checks that a new version is compared with the previously stored one, and that renamed and moved
+// fields are recognized by their schemas.
 func TestMigrations(t *testing.T) {
 	const object = "{type: object, properties: {spec: {type: object, properties: {%s}}}}"
 	three := "type: object, properties: {a: {type: string}, b: {type: string}, c: {type: integer}}"
@@ -163,7 +164,7 @@ func TestMigrations(t *testing.T) {
 		{"a field that moved into a new object", "reason: {type: string, description: reason says why. It is short.}",
 			"old: {type: object, properties: {v1beta1: {type: object, properties: {reason: {type: string, description: reason says why. Do not use it.}}}}}",
 			"spec.old.v1beta1.reason: moved, was in spec|spec.old: added (object)"},
-		{"a field that moved out of an object that is gone", "new: {type: object, properties: {ready: {type: integer, description: How many are ready.}}}",
+		{"a field that moved out of a removed object", "new: {type: object, properties: {ready: {type: integer, description: How many are ready.}}}",
 			"ready: {type: integer, description: How many are ready.}", "spec.new: removed (was object)|spec.ready: moved, was in spec.new"},
 		{"a name that became a path", "rolloutAfter: {type: string, description: rolloutAfter is a time.}",
 			"rollout: {type: object, properties: {after: {type: string, description: after is a time.}}}", "spec.rollout.after: renamed, was spec.rolloutAfter|spec.rollout: added (object)"},
@@ -185,7 +186,7 @@ func TestMigrations(t *testing.T) {
 			"spec.deletion.timeoutSeconds: renamed, was spec.timeout|spec.deletion.timeoutSeconds: type integer, was string|spec.deletion: added (object)"},
 		{"a name of two words", "cloudName: {type: string, description: A cloud.}", "identity: {type: object, properties: {cloudName: {type: string, description: An entry.}}}",
 			"spec.identity.cloudName: moved, was in spec|spec.identity: added (object)"},
-		{"a name of two words, into an object that was there", "cloudName: {type: string}, ref: {type: object}, other: {type: object, properties: {cloudName: {type: string}, ref: {type: object}}}",
+		{"a name of two words, into an existing object", "cloudName: {type: string}, ref: {type: object}, other: {type: object, properties: {cloudName: {type: string}, ref: {type: object}}}",
 			"ref: {type: object, properties: {cloudName: {type: string}}}, other: {type: object, properties: {ref: {type: object, properties: {cloudName: {type: string}}}}}",
 			"spec.other.ref.cloudName: moved, was in spec.other|spec.ref.cloudName: moved, was in spec"},
 		{"moved, and required now", "cloudName: {type: string}, ref: {type: object}", "ref: {type: object, required: [cloudName], properties: {cloudName: {type: string}}}",
@@ -193,7 +194,7 @@ func TestMigrations(t *testing.T) {
 		{"moved, and required as before", "ref: {type: object}, old: {type: object, required: [cloudName], properties: {cloudName: {type: string}, ref: {type: object}}}",
 			"ref: {type: object}, old: {type: object, properties: {ref: {type: object, required: [cloudName], properties: {cloudName: {type: string}}}}}",
 			"spec.old.ref.cloudName: moved, was in spec.old"},
-		{"a name of two words, out of an object that is still there", "ref: {type: object, properties: {cloudName: {type: string}}}", "cloudName: {type: string}, ref: {type: object}", "spec.cloudName: moved, was in spec.ref"},
+		{"a name of two words, out of a remaining object", "ref: {type: object, properties: {cloudName: {type: string}}}", "cloudName: {type: string}, ref: {type: object}", "spec.cloudName: moved, was in spec.ref"},
 		{"a name of two words, in another object", "a: {type: object, properties: {cloudName: {type: string}}}, b: {type: object}", "a: {type: object}, b: {type: object, properties: {cloudName: {type: string}}}",
 			"spec.a.cloudName: removed (was string)|spec.b.cloudName: added (string)"},
 		{"a field that moved into one that became an object", "groups: {type: boolean}, allowAll: {type: boolean}", "groups: {type: object, properties: {allowAll: {type: boolean}}}",
@@ -204,9 +205,9 @@ func TestMigrations(t *testing.T) {
 		{"two candidates in new objects", "name: {type: string, description: The name.}",
 			"x: {type: object, properties: {name: {type: string, description: The name.}}}, z: {type: object, properties: {name: {type: string, description: The name.}}}",
 			"spec.name: removed (was string)|spec.x, spec.z: added (object)"},
-		{"what begins alike in two objects", "x: {type: object, properties: {n: {type: integer, description: n counts. It counts all.}}}",
+		{"descriptions with the same start in two objects", "x: {type: object, properties: {n: {type: integer, description: n counts. It counts all.}}}",
 			"z: {type: object, properties: {n: {type: integer, description: n counts. It counts some.}}}", "spec.x: removed (was object)|spec.z: added (object)"},
-		{"a moved subtree in what was there", "net: {" + three + "}, host: {type: object}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host.net: moved, was in spec"},
+		{"a moved subtree in an existing object", "net: {" + three + "}, host: {type: object}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host.net: moved, was in spec"},
 		{"a subtree without descriptions", "net: {" + three + "}", "network: {" + three + "}", "spec.network: renamed, was spec.net"},
 		{"a small subtree of another name", "net: {type: object, properties: {name: {type: string}, namespace: {type: string}}}", "disk: {type: object, properties: {name: {type: string}, namespace: {type: string}}}",
 			"spec.net: removed (was object)|spec.disk: added (object)"},
@@ -235,16 +236,16 @@ func TestMigrations(t *testing.T) {
 			if diff := cmp.Diff(want, lines); diff != "" {
 				t.Error(diff)
 			}
-			// Nothing converts the objects, so what is not in the new version is lost.
+			// Nothing converts the objects, so fields that are not in the new version are lost.
 			lost := linesOf(t, differenceOf(t, map[string][2]string{components: {strings.ReplaceAll(before, webhook, "{}"), strings.ReplaceAll(after, webhook, "{}")}}))
 			if lost[0] != "Upgrade notes" || !strings.Contains(strings.Join(lost[:3], "\n"), "Breaking: ") {
-				t.Errorf("without a conversion it says %q", lost)
+				t.Errorf("without a conversion, lines = %q, want breaking changes first", lost)
 			}
 		})
 	}
 }
 
-// TestSameChangeIsOneLine: in many templates, kinds, versions and fields.
+// TestSameChangeIsOneLine checks that the same change in many templates, kinds, versions and fields is one line.
 func TestSameChangeIsOneLine(t *testing.T) {
 	files := map[string][2]string{}
 	for _, flavor := range []string{"", "-a", "-b"} {
@@ -279,7 +280,7 @@ func TestSameChangeIsOneLine(t *testing.T) {
 	}
 }
 
-// TestStatusLimits: what limits the values that the manager writes comes after what concerns users.
+// TestStatusLimits checks that new limits of values that the manager writes are listed after changes for users.
 func TestStatusLimits(t *testing.T) {
 	definition := func(status string) string {
 		return fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, properties: {"+status+"}}}}}}")
@@ -298,7 +299,7 @@ func TestStatusLimits(t *testing.T) {
 	}
 }
 
-// TestNewLimitsLast: of what breaks users new limits come last, as most values are within them.
+// TestNewLimitsLast checks that new limits are the last breaking changes, as most values are within them.
 func TestNewLimitsLast(t *testing.T) {
 	definition := func(spec string) string {
 		return fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {"+spec+"}}}}}}")
@@ -319,7 +320,7 @@ func TestNewLimitsLast(t *testing.T) {
 	}
 }
 
-// TestNewKindsFirst: kinds that are new come before what changed in others.
+// TestNewKindsFirst checks that new kinds are listed before changes of other kinds.
 func TestNewKindsFirst(t *testing.T) {
 	definition := func(kind string) string {
 		text := fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true}")
@@ -332,7 +333,7 @@ func TestNewKindsFirst(t *testing.T) {
 	}
 }
 
-// TestNewFlavorsFirst: flavors that are new come before what changed in others.
+// TestNewFlavorsFirst checks that new flavors are listed before changes of other flavors.
 func TestNewFlavorsFirst(t *testing.T) {
 	flavor := func(size string) string { return "kind: Demo\nmetadata: {name: x}\nspec: {size: " + size + "}\n" }
 	want := []string{"For users: Flavors and ClusterClasses", "cluster-template-z.yaml: flavor added", "Demo x in cluster-template-a.yaml: spec.size: 2, was 1"}
@@ -342,7 +343,7 @@ func TestNewFlavorsFirst(t *testing.T) {
 	}
 }
 
-// TestRenamedInTemplate: both names of a field are said as in the kind that is made of the template.
+// TestRenamedInTemplate checks that a rename in a template and in its kind is one line, with the paths of the kind.
 func TestRenamedInTemplate(t *testing.T) {
 	both := func(name string) string {
 		definition := func(kind, fields string) string {
@@ -358,8 +359,8 @@ func TestRenamedInTemplate(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsShared: a line is true of each of its subjects in each of its places.
-func TestOnlyWhatIsShared(t *testing.T) {
+// TestMergeOnlySharedChanges checks that a merged line is true for each of its objects in each of its files.
+func TestMergeOnlySharedChanges(t *testing.T) {
 	files := map[string][2]string{
 		"cluster-template-a.yaml": {"kind: Demo\nmetadata: {name: x}\nspec: {size: 1}\n", "kind: Demo\nmetadata: {name: x}\nspec: {size: 2}\n"},
 		"cluster-template-b.yaml": {"kind: Demo\nmetadata: {name: y}\nspec: {size: 1}\n", "kind: Demo\nmetadata: {name: y}\nspec: {size: 2}\n"},
@@ -370,7 +371,7 @@ func TestOnlyWhatIsShared(t *testing.T) {
 	}
 }
 
-// TestSeriesOrder: release series are in the order of their versions.
+// TestSeriesOrder checks that release series are in the order of their versions.
 func TestSeriesOrder(t *testing.T) {
 	list := apiVersion + "releaseSeries:\n- {major: 0, minor: 1, contract: v1beta1}\n"
 	d := differenceOf(t, map[string][2]string{"metadata.yaml": {list, list + "- {major: 0, minor: 10, contract: v1beta1}\n- {major: 0, minor: 9, contract: v1beta1}\n- {major: 1, minor: 0, contract: v1beta1}\n"}})
@@ -383,7 +384,8 @@ func TestSeriesOrder(t *testing.T) {
 	}
 }
 
-// TestMarkdownValues: a value is whole in Markdown, and nothing in it is read as Markdown or HTML.
+// TestMarkdownValues checks that Markdown contains the whole value, and that nothing in it is read as Markdown or
+// HTML.
 func TestMarkdownValues(t *testing.T) {
 	for _, value := range []string{
 		"plain", strings.Repeat("long ", 100) + "end", "a|b `c` *d* <e>&amp; [f](g) @user #12 ${A}$", "``", "two\nlines", " spaces ", "\\", "${X}|<br>", "",
@@ -396,28 +398,28 @@ func TestMarkdownValues(t *testing.T) {
 		}
 		text := written(t, d, "markdown")
 		_, text, ok := strings.Cut(text, "`A`: default ")
-		text, _, also := strings.Cut(text, ", was `\"\"`\n")
-		if !ok || !also {
+		text, _, hasBefore := strings.Cut(text, ", was `\"\"`\n")
+		if !ok || !hasBefore {
 			t.Fatalf("%q is written as %q", value, written(t, d, "markdown"))
 		}
-		if span, is := strings.CutPrefix(text, "`"); is {
+		if span, isCode := strings.CutPrefix(text, "`"); isCode {
 			if got := strings.TrimSuffix(span, "`"); got != shown || strings.ContainsAny(got, "`\n") {
-				t.Errorf("%q is the code %q", value, got)
+				t.Errorf("code span of %q = %q, want %q", value, got, shown)
 			}
 			continue
 		}
 		inside := strings.TrimSuffix(strings.TrimPrefix(text, "<code>"), "</code>")
 		bare := strings.ReplaceAll(inside, "<br>", "")
 		if strings.ContainsAny(bare, "`*_[]<>@|\n$\\") {
-			t.Errorf("%q is the HTML %q", value, inside)
+			t.Errorf("HTML of %q = %q, want all special characters escaped", value, inside)
 		}
 		if got := strings.ReplaceAll(html.UnescapeString(strings.ReplaceAll(inside, "<br>", "\n")), "\u00a0", " "); got != shown {
-			t.Errorf("%q is the HTML of %q", value, got)
+			t.Errorf("HTML of %q is displayed as %q, want %q", value, got, shown)
 		}
 	}
 }
 
-// TestClassVariables: what Clusters of a class may set is compared as a schema.
+// TestClassVariables checks that the variables of a ClusterClass are compared as schemas.
 func TestClassVariables(t *testing.T) {
 	class := func(list string) string {
 		return "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: c}\nspec: {variables: [" + list + "]}\n"
@@ -435,16 +437,16 @@ func TestClassVariables(t *testing.T) {
 	}
 }
 
-// TestBreaksAlike: what breaks users comes first, and is marked as often in each format; lines with the
-// same change count once.
-func TestBreaksAlike(t *testing.T) {
+// TestBreakingChanges checks that breaking changes come first, and that all formats mark the same number of them;
+// lines with the same change count once.
+func TestBreakingChanges(t *testing.T) {
 	d := sample(t).Differences[0]
 	want := map[Narrowing]int{}
 	for _, n := range d.notes() {
 		want[n.breaks]++
 	}
 	if want[Narrows] == 0 || want[Perhaps] == 0 {
-		t.Fatalf("the sample breaks nothing: %v", want)
+		t.Fatalf("the sample has too few breaking changes: %v", want)
 	}
 	var decoded any
 	if err := json.Unmarshal([]byte(written(t, d, "json")), &decoded); err != nil {
@@ -461,12 +463,12 @@ func TestBreaksAlike(t *testing.T) {
 			t.Errorf("%s has %d and %d marks, want %v", format, strings.Count(text, marks[0]), strings.Count(text, marks[1]), want)
 		}
 		if strings.LastIndex(text, marks[1]) > strings.Index(text, "For users") {
-			t.Errorf("%s: what breaks users does not come first:\n%s", format, text)
+			t.Errorf("%s: the breaking changes do not come first:\n%s", format, text)
 		}
 	}
 }
 
-// countBreaks counts the values of all fields that are called breaks.
+// countBreaks counts the values of all fields with the name breaks.
 func countBreaks(value any, counts map[any]int) {
 	switch value := value.(type) {
 	case map[string]any:

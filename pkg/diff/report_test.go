@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// demo returns a release of testdata.
+// demo returns a release from a folder of testdata.
 func demo(t testing.TB, folder, version string) *release.Release {
 	t.Helper()
 	dir := filepath.Join("testdata", folder)
@@ -45,7 +45,7 @@ func demo(t testing.TB, folder, version string) *release.Release {
 	return r
 }
 
-// with returns a release with another file.
+// with returns a copy of a release with another text of one file.
 func with(t *testing.T, r *release.Release, name, text string) *release.Release {
 	t.Helper()
 	var files []release.File
@@ -70,7 +70,7 @@ func sample(t *testing.T) *Report {
 	return r
 }
 
-// TestGolden holds every format against its golden file.
+// TestGolden compares the output of every format with its golden file.
 func TestGolden(t *testing.T) {
 	for _, format := range Formats.Names() {
 		t.Run(format, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: what is in a Secret is in no format.
+// TestNoSecrets checks that no format shows the contents of a Secret.
 func TestNoSecrets(t *testing.T) {
 	before, after := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
 	file, _ := after.Components()
@@ -110,19 +110,19 @@ func TestNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), "stringData.password") {
-			t.Errorf("%s shows the secret, or does not say that it changed", format)
+			t.Errorf("%s shows the secret, or lacks the name of its changed field", format)
 		}
 	}
 }
 
-// TestSame: a release does not differ from itself, in any format.
+// TestSame checks that a release does not differ from itself, in any format.
 func TestSame(t *testing.T) {
 	r, err := Sets([]*release.Release{demo(t, "old", "v0.1.0")}, []*release.Release{demo(t, "old", "v0.1.1")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !r.Empty() {
-		t.Errorf("there are differences: %+v", r.Differences[0])
+		t.Errorf("differences = %+v, want none", r.Differences[0])
 	}
 	for format, want := range map[string]string{"text": "no differences", "markdown": "No differences.", "json": `"empty": true`} {
 		var out bytes.Buffer
@@ -130,12 +130,12 @@ func TestSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s does not say %q:\n%s", format, want, out.String())
+			t.Errorf("%s lacks %q:\n%s", format, want, out.String())
 		}
 	}
 }
 
-// TestSets: providers that only one side has, and two versions of one provider.
+// TestSets checks sets with a removed provider, with two versions of one provider, and with two providers.
 func TestSets(t *testing.T) {
 	one, two := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
 	other := demo(t, "old", "v0.1.0")
@@ -145,18 +145,18 @@ func TestSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Removed) != 1 || r.Removed[0] != other || len(r.Added) != 0 || len(r.Differences) != 1 {
-		t.Errorf("the report is %+v", r)
+		t.Errorf("report = %+v, want one removed release and one difference", r)
 	}
 	if _, err := Sets([]*release.Release{one, two}, nil); !errors.Is(err, ErrSeveral) {
-		t.Errorf("error is %v, want %v", err, ErrSeveral)
+		t.Errorf("error = %v, want %v", err, ErrSeveral)
 	}
 	if _, err := Releases(one, other); err == nil || !strings.Contains(err.Error(), "two providers") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error = %v, want one about two providers", err)
 	}
 }
 
-// TestUnreadable: a file of the newer release that can't be read is an error that names it, and so are
-// the components of the older one.
+// TestUnreadable checks that an unreadable file of the newer release, or unreadable components of the older one,
+// are an error that names the file.
 func TestUnreadable(t *testing.T) {
 	before, after := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
 	for name, text := range unreadable {
@@ -167,25 +167,25 @@ func TestUnreadable(t *testing.T) {
 		for _, pair := range pairs {
 			_, err := Releases(pair[0], pair[1])
 			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: error is %v", name, err)
+				t.Errorf("error = %v, want one that names %s", err, name)
 			}
 			var syntax *manifest.SyntaxError
 			if name == before.Provider.ComponentsFile() && !errors.As(err, &syntax) {
-				t.Errorf("%s: error is a %T", name, err)
+				t.Errorf("%s: error is a %T, want a %T", name, err, syntax)
 			}
 		}
 	}
 }
 
-// unreadable has texts that can't be read, by the names of their files.
+// unreadable are texts that can't be read, by file name.
 var unreadable = map[string]string{
 	"infrastructure-components.yaml": "a: b\n\tc: d\n",
 	"metadata.yaml":                  "releaseSeries: 1\n",
 	"cluster-template.yaml":          "a: ${B\n",
 }
 
-// TestUnreadableBefore: a file of the older release that can't be read is named in each format, and the
-// rest is compared.
+// TestUnreadableBefore checks that each format names an unreadable file of the older release, and that the other
+// files are compared.
 func TestUnreadableBefore(t *testing.T) {
 	before, after := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
 	for _, name := range []string{"metadata.yaml", "cluster-template.yaml"} {
@@ -200,21 +200,21 @@ func TestUnreadableBefore(t *testing.T) {
 			}
 			for _, want := range []string{name, map[string]string{"metadata.yaml": "contract and release series", "cluster-template.yaml": "variables"}[name], "quay.io/example/demo:v0.2.0", "spec.cpus", "cluster-template-gone.yaml"} {
 				if !strings.Contains(out.String(), want) {
-					t.Errorf("%s as %s does not say %q:\n%s", name, format, want, out.String())
+					t.Errorf("%s as %s lacks %q:\n%s", name, format, want, out.String())
 				}
 			}
 		}
 		if len(r.Differences[0].Series)+len(r.Differences[0].Contract.After) > 0 && name == "metadata.yaml" {
-			t.Errorf("the series differ from those that could not be read: %+v", r.Differences[0])
+			t.Errorf("the difference has series, although the older metadata.yaml is unreadable: %+v", r.Differences[0])
 		}
 	}
 	same := with(t, before, "metadata.yaml", unreadable["metadata.yaml"])
 	if d, err := Releases(same, before); err != nil || d.Empty() {
-		t.Errorf("nothing is said of what was not compared: %v", err)
+		t.Errorf("the difference does not have the file that was not compared; error = %v", err)
 	}
 }
 
-// TestJSONSchema holds docs/diff.schema.json against the report's types and the report against it.
+// TestJSONSchema compares docs/diff.schema.json with the report's types, and validates a report with it.
 func TestJSONSchema(t *testing.T) {
 	var out bytes.Buffer
 	if err := sample(t).Write("json", &out); err != nil {
@@ -236,7 +236,7 @@ func TestRepository(t *testing.T) {
 		"registry.example.com:5000/a:b": {"registry.example.com:5000", "a"},
 	} {
 		if registry, path := Repository(image); [2]string{registry, path} != want {
-			t.Errorf("%s is split into %q and %q, want %q", image, registry, path, want)
+			t.Errorf("Repository(%q) = %q, %q, want %q", image, registry, path, want)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 )
 
-// TestSchemas: what is said of a change, written "<field> <kind>: <before> -> <after> <narrows>", 0
-// being no narrowing, 1 perhaps and 2 certainly.
+// TestSchemas checks the changes that Schemas returns, written "<field> <kind>: <before> -> <after> <narrows>",
+// where narrows is 0 for no, 1 for perhaps and 2 for certainly.
 func TestSchemas(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -71,7 +71,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemaPaths: At leads to the field in the newer schema, or to the parent of what is gone.
+// TestSchemaPaths checks that At is the path of the field in the newer schema, or of a removed field's parent.
 func TestSchemaPaths(t *testing.T) {
 	before, after := &apiextensionsv1.JSONSchemaProps{}, &apiextensionsv1.JSONSchemaProps{}
 	for text, schema := range map[string]*apiextensionsv1.JSONSchemaProps{
@@ -90,7 +90,7 @@ func TestSchemaPaths(t *testing.T) {
 		}
 	}
 	if got, want := changes[0].Field, "l[][*].a"; got != want {
-		t.Errorf("the field is %q, want %q", got, want)
+		t.Errorf("Field = %q, want %q", got, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestHoldsForOld(t *testing.T) {
 			after.XValidations = apiextensionsv1.ValidationRules{{Rule: tc.rule}}
 			for _, c := range diff.Schemas(before, after) {
 				if c.Kind == diff.FieldRule && c.HoldsForOld(t.Context()) != tc.want {
-					t.Errorf("it holds for old objects: %v, want %v", !tc.want, tc.want)
+					t.Errorf("HoldsForOld of rule %q = %v, want %v", tc.rule, !tc.want, tc.want)
 				}
 			}
 		})

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWebhooks: a webhook that is new or gone is told by what it is called for, and rules that are about
-// another version by that version.
+// TestWebhooks checks that a new or removed webhook is described by the requests for which it is called, and a rule
+// for another version by that version.
 func TestWebhooks(t *testing.T) {
 	const configuration = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
