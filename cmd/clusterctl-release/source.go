@@ -98,8 +98,8 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
 	}
-	if len(choice.madeUp) > 0 {
-		world.Assumptions = append(world.Assumptions, "variables without a value have generated ones: "+strings.Join(choice.madeUp, ", "))
+	if len(choice.generated) > 0 {
+		world.Assumptions = append(world.Assumptions, "variables without a value have generated ones: "+strings.Join(choice.generated, ", "))
 	}
 	return world, nil
 }

@@ -45,8 +45,8 @@ type templateChoice struct {
 	file    release.File
 	flavor  string
 	values  map[string]string
-	// madeUp are the variables with generated values, in order.
-	madeUp []string
+	// generated are the variables with generated values, in order.
+	generated []string
 }
 
 // chooseTemplate reads the release that an argument names, and chooses a template of it, see templateOf.
@@ -126,16 +126,16 @@ func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Kn
 	if err != nil {
 		return err
 	}
-	c.madeUp = slices.Clone(samples.MadeUp)
+	c.generated = slices.Clone(samples.Generated)
 	for name := range templates.Guess(nil) {
 		// clusterctl requires the cluster's name whether or not the template uses it.
 		if _, given := c.values[name]; !given && (used[name] != nil || name == templates.ClusterNameVariable) {
-			c.madeUp = append(c.madeUp, name)
+			c.generated = append(c.generated, name)
 		}
 	}
-	slices.Sort(c.madeUp)
+	slices.Sort(c.generated)
 	var pairs []string
-	for _, name := range c.madeUp {
+	for _, name := range c.generated {
 		value := samples.Values[name]
 		if value == "" || strings.ContainsAny(value, " \"'\n,") {
 			value = fmt.Sprintf("%q", value)

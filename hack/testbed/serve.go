@@ -166,7 +166,7 @@ func (s *server) startSecond(ctx context.Context) (*testbed.Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := testbed.Start(ctx, testbed.Options{Beside: s.bed, Shared: own, Server: "https://" + os.Getenv(serverVariables[1])})
+	second, err := testbed.Start(ctx, testbed.Options{NetworkOf: s.bed, Shared: own, Server: "https://" + os.Getenv(serverVariables[1])})
 	if err != nil {
 		return second, err
 	}

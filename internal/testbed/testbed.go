@@ -97,10 +97,10 @@ type Options struct {
 	Shared string
 	// Server is the URL of the API server for these clients, or empty for its own.
 	Server string
-	// Beside is a running testbed. The new one has its own API server, node and files, and shares the network with all
+	// NetworkOf is a running testbed. The new one has its own API server, node and files, and shares the network with all
 	// hosts, and clusterctl's repository. It uses the variables of the running testbed, and only its kubeconfig is in
 	// Shared.
-	Beside *Testbed
+	NetworkOf *Testbed
 }
 
 // second is the name of the node and of the folder of a second testbed.
@@ -111,13 +111,13 @@ var secondAddress = netip.AddrFrom4([4]byte{10, 88, 254, 1})
 
 // Start starts a management cluster without providers. It works only in a sandbox that was created with Prepare.
 func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
-	t := &Testbed{Dir: sandbox.Dir, node: "testbed", first: options.Beside}
+	t := &Testbed{Dir: sandbox.Dir, node: "testbed", first: options.NetworkOf}
 	if t.prepared, err = load(); err != nil {
 		return nil, err
 	}
 	var address netip.Addr
-	if options.Beside != nil {
-		t.Dir, t.node, t.Network = filepath.Join(sandbox.Dir, second), second, options.Beside.Network
+	if options.NetworkOf != nil {
+		t.Dir, t.node, t.Network = filepath.Join(sandbox.Dir, second), second, options.NetworkOf.Network
 		address = secondAddress
 		err = t.Network.AddAddress(address)
 	} else if t.Network, err = sandbox.NewNetwork("pods", network); err == nil {

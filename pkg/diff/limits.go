@@ -31,9 +31,9 @@ func enumTexts(s *apiextensionsv1.JSONSchemaProps) []string {
 	return texts
 }
 
-// GoneValues returns the removed values of an enum; all is true if there was no enum before, so that any other value is
-// now refused.
-func (c SchemaChange) GoneValues() (removed []string, all bool) {
+// RemovedValues returns the removed values of an enum; all is true if there was no enum before, so that any other value
+// is now refused.
+func (c SchemaChange) RemovedValues() (removed []string, all bool) {
 	if c.Old == nil || c.Schema == nil {
 		return nil, false
 	}

@@ -28,7 +28,7 @@ func (s *selection) leaveOut() {
 				samples = append(samples, file)
 			}
 		case isAsset(name):
-			if !slices.ContainsFunc(s.found.Doubts, func(doubt string) bool { return strings.HasPrefix(doubt, file+" ") }) && !s.isMadeOf(file) {
+			if !slices.ContainsFunc(s.found.Doubts, func(doubt string) bool { return strings.HasPrefix(doubt, file+" ") }) && !s.isInKustomization(file) {
 				left = append(left, file)
 			}
 		case s.isPart(file) || s.decided && !isShipped(file):
@@ -55,8 +55,8 @@ func (s *selection) leaveOut() {
 	}
 }
 
-// isMadeOf reports whether a released kustomization, or one for development, contains a file.
-func (s *selection) isMadeOf(file string) bool {
+// isInKustomization reports whether a released kustomization, or one for development, contains a file.
+func (s *selection) isInKustomization(file string) bool {
 	dir := path.Dir(file)
 	_, ok := s.scan.kustomizations[dir]
 	return ok && (s.isChosen(dir) || slices.Contains(s.clusterKustomizations(), dir))

@@ -63,7 +63,7 @@ func (f *folder) tryAcquire() (*lock, error) {
 	made, err := f.makeRoot()
 	l := &lock{disk: f.disk, made: made}
 	if err != nil {
-		l.removeMade()
+		l.removeCreated()
 		return nil, err
 	}
 	path := filepath.Join(f.root, lockFile)
@@ -73,7 +73,7 @@ func (f *folder) tryAcquire() (*lock, error) {
 		return nil, nil // the previous publisher removed the root that it had created
 	}
 	if err != nil {
-		l.removeMade()
+		l.removeCreated()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	if locked {
@@ -152,14 +152,14 @@ func (l *lock) release(published bool) error {
 		err = fmt.Errorf("removing the lock file: %w", err)
 	}
 	if !published {
-		l.removeMade()
+		l.removeCreated()
 	}
 	_ = l.file.Unlock() // nothing is buffered; closing can't lose anything
 	return err
 }
 
-// removeMade removes the created folders as far as they are empty.
-func (l *lock) removeMade() {
+// removeCreated removes the created folders as far as they are empty.
+func (l *lock) removeCreated() {
 	for _, folder := range slices.Backward(l.made) {
 		if l.disk.remove(folder) != nil {
 			return // another process uses it

@@ -31,11 +31,11 @@ type Samples struct {
 	Values map[string]string
 	// Variables are those of the template.
 	Variables []Variable
-	// MadeUp are the variables with generated values, in order, without those that clusterctl sets.
-	MadeUp []string
+	// Generated are the variables with generated values, in order, without those that clusterctl sets.
+	Generated []string
 	// Published is the template before its variables are replaced, or nil if it isn't YAML then.
 	Published *Published
-	// Blocks are the variables among MadeUp that stand for more than single values.
+	// Blocks are the variables among Generated that stand for more than single values.
 	Blocks []Block
 	// defaults are those of the variables that have one.
 	defaults map[string]string
@@ -55,7 +55,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 	for _, v := range variables {
 		_, isCommon := common[v.Name]
 		if _, isGiven := given[v.Name]; v.Default == nil && !isGiven && !isCommon {
-			s.MadeUp = append(s.MadeUp, v.Name)
+			s.Generated = append(s.Generated, v.Name)
 		}
 	}
 	maps.Copy(s.Values, given)
@@ -70,7 +70,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 	}
 	s.fit(known, f.Name)
 	for _, b := range s.Published.Blocks {
-		if slices.Contains(s.MadeUp, b.Variable) {
+		if slices.Contains(s.Generated, b.Variable) {
 			s.Values[b.Variable] = ""
 			s.Blocks = append(s.Blocks, b)
 		}
@@ -90,9 +90,9 @@ func SampleFlavor(f release.File, known *Known, given map[string]string) (*Sampl
 		if err != nil {
 			return nil, err
 		}
-		s.Values, s.MadeUp = more.Values, append(s.MadeUp, more.MadeUp...)
+		s.Values, s.Generated = more.Values, append(s.Generated, more.Generated...)
 	}
-	slices.Sort(s.MadeUp)
+	slices.Sort(s.Generated)
 	return s, nil
 }
 
@@ -124,7 +124,7 @@ func (s *Samples) fit(known *Known, file string) {
 		}
 	}
 	for _, classes := range []bool{true, false} {
-		for _, name := range s.MadeUp {
+		for _, name := range s.Generated {
 			uses := usesOf[name]
 			if namesClass[name] != classes {
 				continue

@@ -116,8 +116,8 @@ func TestSample(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if slices.Contains(samples.MadeUp, "TEXT") || !slices.Contains(samples.MadeUp, "MODE") {
-		t.Errorf("made up are %q", samples.MadeUp)
+	if slices.Contains(samples.Generated, "TEXT") || !slices.Contains(samples.Generated, "MODE") {
+		t.Errorf("generated are %q", samples.Generated)
 	}
 	if len(samples.Blocks) != 2 || samples.Blocks[0].Variable != "CHOICE" || samples.Blocks[1].Variable != "OBJECT" {
 		t.Errorf("blocks are %+v, want those of CHOICE and OBJECT", samples.Blocks)

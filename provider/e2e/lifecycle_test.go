@@ -60,7 +60,7 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 		}
 
 		By("Starting a second management cluster")
-		second, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(), Beside: bed})
+		second, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(), NetworkOf: bed})
 		Expect(err).ToNot(HaveOccurred())
 		DeferCleanup(second.Stop)
 		Expect(second.Init(ctx)).To(Succeed())

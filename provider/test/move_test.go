@@ -18,7 +18,7 @@ import (
 
 // secondStarted starts another management cluster with the provider, as the target of the move.
 func secondStarted(ctx context.Context, g *WithT, w *world) {
-	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Beside: w.Testbed})
+	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), NetworkOf: w.Testbed})
 	g.Expect(err).ToNot(HaveOccurred())
 	w.second = bed
 	g.Expect(bed.Init(ctx, "CAPLV_COLLECT_ORPHANS=false")).To(Succeed())

@@ -70,14 +70,14 @@ func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template
 			continue
 		}
 		for _, p := range problems {
-			reportMade(s, o, m, p, isGuess, report)
+			reportGenerated(s, o, m, p, isGuess, report)
 		}
 	}
 	return ctx.Err()
 }
 
-// reportMade reports a defect of an object that Cluster API generates.
-func reportMade(s *checks.Subject, o rendered.Object, m unstructured.Unstructured, p schemas.Problem, isGuess bool, report checks.Report) {
+// reportGenerated reports a defect of an object that Cluster API generates.
+func reportGenerated(s *checks.Subject, o rendered.Object, m unstructured.Unstructured, p schemas.Problem, isGuess bool, report checks.Report) {
 	gvk := m.GroupVersionKind()
 	if isGuess && !p.Unknown || p.Missing && rendered.Mutated(s, gvk.GroupKind()) {
 		return

@@ -92,7 +92,7 @@ var clusterScopedKind = checks.Check{
 			kind := d.Object.GetAPIVersion() + "/" + d.Object.GetKind()
 			if _, known := taken[kind]; !known {
 				var err error
-				if taken[kind], err = installed.TakenForNamespaced(ctx, s, d); err != nil {
+				if taken[kind], err = installed.TreatedAsNamespaced(ctx, s, d); err != nil {
 					return err
 				}
 			}

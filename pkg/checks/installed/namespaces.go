@@ -55,9 +55,9 @@ func MostCommon(objects []*manifest.Document, value func(o unstructured.Unstruct
 	return most
 }
 
-// TakenForNamespaced reports whether clusterctl sets a namespace on objects of a kind. It runs clusterctl's code,
+// TreatedAsNamespaced reports whether clusterctl sets a namespace on objects of a kind. It runs clusterctl's code,
 // because the list of kinds is not exported.
-func TakenForNamespaced(ctx context.Context, s *checks.Subject, d *manifest.Document) (bool, error) {
+func TreatedAsNamespaced(ctx context.Context, s *checks.Subject, d *manifest.Document) (bool, error) {
 	const target = "target"
 	raw, err := yaml.Marshal(map[string]any{
 		"apiVersion": d.Object.GetAPIVersion(), "kind": d.Object.GetKind(), "metadata": map[string]any{"name": d.Object.GetName()},

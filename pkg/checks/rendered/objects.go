@@ -80,15 +80,15 @@ func (t *Template) IsNamed(index int) bool {
 	return false
 }
 
-// besidesNames are fields in which an object's name stands for something else.
-var besidesNames = []string{"metadata", "labels", "matchLabels", "annotations", "clusterName"}
+// otherNameFields are fields in which an object's name stands for something else.
+var otherNameFields = []string{"metadata", "labels", "matchLabels", "annotations", "clusterName"}
 
 // names reports whether an object names another one.
 func (t *Template) names(o, wanted Object) bool {
 	isNamed := false
 	manifest.Walk(o.Object, nil, func(path []any, value any) bool {
 		field := manifest.FieldName(path)
-		if isNamed || slices.Contains(besidesNames, field) || len(path) == 1 && (field == "apiVersion" || field == "kind") {
+		if isNamed || slices.Contains(otherNameFields, field) || len(path) == 1 && (field == "apiVersion" || field == "kind") {
 			return false
 		}
 		fields, _ := value.(map[string]any)

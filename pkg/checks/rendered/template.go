@@ -121,7 +121,7 @@ var knownToSamples = checks.OnceValue(func(s *checks.Subject) *templates.Known {
 // variable.
 func guessed(samples *templates.Samples) map[string]bool {
 	names := map[string]bool{}
-	for _, name := range samples.MadeUp {
+	for _, name := range samples.Generated {
 		names[name] = true
 	}
 	for _, v := range samples.Variables {

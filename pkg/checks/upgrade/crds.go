@@ -101,7 +101,7 @@ var crdRemoved = upgradeCheck("crd-removed", checks.Warning, "No CRD of the prev
 			if c.After != nil {
 				continue
 			}
-			report(checks.Finding{Place: placeOfGone(s, c.Before.Document), Cause: "gone",
+			report(checks.Finding{Place: placeOfRemoved(s, c.Before.Document), Cause: "gone",
 				Message: fmt.Sprintf("the previous release defines %s %s: clusterctl upgrade leaves the CRD and its objects in the cluster without a controller: those with a finalizer can't be deleted", c.Before.Spec.Names.Kind, c.Name),
 				Fix:     "keep the CRD until its objects have been migrated, or explain in the release notes how to remove them"})
 		}

@@ -29,12 +29,12 @@ var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped obj
 				installed.KindScopes(u.before).Namespaced(d.Object):
 				continue
 			}
-			if taken, err := installed.TakenForNamespaced(ctx, u.before, d); err != nil {
+			if taken, err := installed.TreatedAsNamespaced(ctx, u.before, d); err != nil {
 				return err
 			} else if taken {
 				continue
 			}
-			f := checks.Finding{Place: placeOfGone(s, d), Cause: "left",
+			f := checks.Finding{Place: placeOfRemoved(s, d), Cause: "left",
 				Message: "only the previous release has the object, and clusterctl upgrade leaves it in the cluster",
 				Fix:     "keep its name, or explain in the release notes how to delete it; clusterctl deletes an object whose name begins with the provider's namespace and a dash"}
 			if who := stillGranted(s, d); len(who) > 0 {

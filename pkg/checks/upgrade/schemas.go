@@ -115,7 +115,7 @@ var crdEnumNarrowed = upgradeCheck("crd-enum-narrowed", checks.Error, "No allowe
 			if c.Kind != diff.FieldEnum || c.Narrows == diff.Widens {
 				continue
 			}
-			gone, all := c.GoneValues()
+			gone, all := c.RemovedValues()
 			f := checks.Finding{Place: c.place("enum"), Cause: c.cause(),
 				Message: fmt.Sprintf("%s can't be %s any more: users' manifests with it are refused, and so are existing objects when they are created again, as clusterctl move does", c.name(), strings.Join(gone, " or ")),
 				Fix:     "keep the value, deprecated, as long as this version exists"}
@@ -159,7 +159,7 @@ var crdDefaultChanged = upgradeCheck("crd-default-changed", checks.Note, "Defaul
 	func(_ context.Context, _ *checks.Subject, u *upgrade, report checks.Report) error {
 		changes := slices.DeleteFunc(u.schemaChanges(), func(c schemaChange) bool { return c.Kind != diff.FieldDefault || c.inStatus() })
 		for _, c := range changes {
-			if c.emptyDefault() || slices.ContainsFunc(changes, c.defaultIsToldBy) {
+			if c.emptyDefault() || slices.ContainsFunc(changes, c.defaultFollowsFrom) {
 				continue
 			}
 			place, message := c.place("default"), ""
@@ -183,9 +183,9 @@ func (c schemaChange) emptyDefault() bool {
 	return (c.Before == "" || c.Before == empty) && (c.After == "" || c.After == empty)
 }
 
-// defaultIsToldBy reports whether another change of a default has the same effect: that of an object whose default sets
-// the field to the same values, or, for an object that is {} by default, those of its fields.
-func (c schemaChange) defaultIsToldBy(o schemaChange) bool {
+// defaultFollowsFrom reports whether another change of a default has the same effect: that of an object whose default
+// sets the field to the same values, or, for an object that is {} by default, those of its fields.
+func (c schemaChange) defaultFollowsFrom(o schemaChange) bool {
 	if c.crd.Name != o.crd.Name || c.version != o.version || c.Field == o.Field {
 		return false
 	}

@@ -237,7 +237,7 @@ func variableNarrowing(ctx context.Context, c diff.SchemaChange) string {
 	case c.Kind == diff.FieldRequired, c.Kind == diff.FieldAdded:
 		return "the field is now required and has no default"
 	case c.Kind == diff.FieldEnum:
-		if gone, all := c.GoneValues(); !all {
+		if gone, all := c.RemovedValues(); !all {
 			return "it can't be " + strings.Join(gone, " or ") + " any more"
 		}
 		return "it must be one of " + c.After

@@ -68,8 +68,8 @@ func upgradeCheck(id string, severity checks.Severity, title, source string, run
 	}
 }
 
-// placeOfGone returns the place of an object that only the previous release has: its file there.
-func placeOfGone(s *checks.Subject, d *manifest.Document) manifest.Place {
+// placeOfRemoved returns the place of an object that only the previous release has: its file there.
+func placeOfRemoved(s *checks.Subject, d *manifest.Document) manifest.Place {
 	place := s.At(s.Release.Provider.ComponentsFile())
 	place.Object = d.Place().Object
 	return place

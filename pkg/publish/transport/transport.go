@@ -253,7 +253,7 @@ func Answered(doing string, resp *http.Response, err error, advice map[int]strin
 		return e
 	}
 	e.Status = resp.StatusCode
-	if wait, ok := askedWait(resp, 0); ok {
+	if wait, ok := retryAfter(resp, 0); ok {
 		e.Advice = fmt.Sprintf("the server limits requests, and asks to wait %s: run this again then", wait)
 		return e
 	}
@@ -353,7 +353,7 @@ func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 		d, why := Pause(attempt), "no answer from the server"
 		if resp != nil {
 			why = fmt.Sprintf("%s answers %s", resp.Request.URL.Host, resp.Status)
-			if asked, ok := askedWait(resp, attempt); ok {
+			if asked, ok := retryAfter(resp, attempt); ok {
 				d = asked + d // spread clients that got the same time
 				why = resp.Request.URL.Host + " limits requests"
 			}
@@ -436,7 +436,7 @@ func mayRetry(resp *http.Response, err error) bool {
 		var dial *net.OpError
 		return errors.As(err, &dial) && dial.Op == "dial" // it was never sent
 	}
-	if wait, ok := askedWait(resp, 0); ok {
+	if wait, ok := retryAfter(resp, 0); ok {
 		return wait <= longestWait
 	}
 	// An upstream failure may have had its effect; a request that only sets a state may be repeated.
@@ -493,8 +493,8 @@ func noteLimit(resp *http.Response, body []byte) {
 	}
 }
 
-// askedWait returns the time to wait that a server which limits requests asks for.
-func askedWait(resp *http.Response, attempt int) (time.Duration, bool) {
+// retryAfter returns the time to wait that a server which limits requests asks for.
+func retryAfter(resp *http.Response, attempt int) (time.Duration, bool) {
 	text, limited := resp.Header[limitedHeader]
 	if !limited {
 		return 0, false

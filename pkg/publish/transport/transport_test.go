@@ -56,7 +56,7 @@ func TestAskedWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, limited := askedWait(resp, test.attempt)
+			got, limited := retryAfter(resp, test.attempt)
 			if got != test.want || limited != test.limited {
 				t.Errorf("got %s, %v; want %s, %v", got, limited, test.want, test.limited)
 			}

@@ -46,13 +46,13 @@ const (
 
 // Annotations that the provider sets on LibvirtMachinePools and their machines.
 const (
-	// MachinesMadeAnnotation on a LibvirtMachinePool is the highest number in the name of a machine of the pool. It
+	// LastMachineNumberAnnotation on a LibvirtMachinePool is the highest number in the name of a machine of the pool. It
 	// is set before a machine is created, so that no name is used twice: Cluster API finds nodes by name too.
-	MachinesMadeAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/machines-made"
+	LastMachineNumberAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/machines-made"
 
-	// MadeFromAnnotation on a LibvirtMachine of a pool has a hash of its template, and one of the version and
+	// SourceHashAnnotation on a LibvirtMachine of a pool has a hash of its template, and one of the version and
 	// bootstrap data of the MachinePool.
-	MadeFromAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/made-from"
+	SourceHashAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/made-from"
 
 	// FailureDomainAnnotation on a LibvirtMachine of a pool is its required failure domain, one of those of the
 	// MachinePool. The Machines of a pool have no failure domain.

@@ -140,7 +140,7 @@ func TestGolden(t *testing.T) {
 			m.Addresses = map[int][]netip.Addr{0: {netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8::7")}, 1: {netip.MustParseAddr("203.0.113.7")}}
 			return m
 		},
-		"beside-dedicated": func() domainxml.Machine {
+		"shared-cpus": func() domainxml.Machine {
 			m := small()
 			m.SharedCPUs = "0-3,16-19"
 			return m

@@ -1,17 +1,17 @@
-// Package exclusive chooses things of a host that only one domain at a time can use: dedicated CPUs and PCI devices.
+// Package exclusive chooses resources of a host that only one domain at a time can use: dedicated CPUs and PCI devices.
 //
 // The definitions of all domains on the host, including foreign ones, are the only record of what is in use. To
 // create a machine,
 //
-//  1. list the domains, and choose things that none of them has, or keep those of the own domain;
+//  1. list the domains, and choose resources that none of them has, or keep those of the own domain;
 //  2. define the domain with them;
-//  3. list the domains again, and start the own domain only if no other domain has any of its things.
+//  3. list the domains again, and start the own domain only if no other domain has any of its resources.
 //
-// Any number of managers may do this concurrently. If two define the same things, the later one sees the other's
+// Any number of managers may do this concurrently. If two define the same resources, the later one sees the other's
 // definition in step 3, because a host processes one call after the other. So at least one of them doesn't start.
 // Yields decides which one chooses again.
 //
-// For an active domain, only the things of the running domain count. This provider doesn't change those in its
+// For an active domain, only the resources of the running domain count. This provider doesn't change those in its
 // definition.
 package exclusive
 
@@ -22,10 +22,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Kind is a kind of thing.
+// Kind is a kind of resource.
 type Kind string
 
-// The kinds of things.
+// The kinds of resources.
 const (
 	// KindCPU is CPUs of the host, named by their numbers.
 	KindCPU Kind = "CPU"
@@ -33,45 +33,45 @@ const (
 	KindDevice Kind = "device"
 )
 
-// Thing is a part of a host that one domain at a time can use.
-type Thing struct {
-	// Kind of the thing, and its Name among those of its kind.
+// Resource is a part of a host that one domain at a time can use.
+type Resource struct {
+	// Kind of the resource, and its Name among those of its kind.
 	Kind Kind
 	Name string
 }
 
-// Of returns the things of a domain.
-func Of(domain hypervisor.Domain) map[Thing]bool {
-	things := map[Thing]bool{}
+// Of returns the resources of a domain.
+func Of(domain hypervisor.Domain) map[Resource]bool {
+	resources := map[Resource]bool{}
 	for _, cpu := range domain.PinnedCPUs {
-		things[CPU(cpu)] = true
+		resources[CPU(cpu)] = true
 	}
 	for _, address := range domain.HostDevices {
-		things[Device(address)] = true
+		resources[Device(address)] = true
 	}
-	return things
+	return resources
 }
 
 // CPU is a CPU of the host by its number.
-func CPU(number int) Thing { return Thing{Kind: KindCPU, Name: fmt.Sprint(number)} }
+func CPU(number int) Resource { return Resource{Kind: KindCPU, Name: fmt.Sprint(number)} }
 
 // Device is a PCI device of the host by its address.
-func Device(address string) Thing { return Thing{Kind: KindDevice, Name: address} }
+func Device(address string) Resource { return Resource{Kind: KindDevice, Name: address} }
 
-// Request requests some of a list of things.
+// Request requests some of a list of resources.
 type Request struct {
-	// Name is the field of the spec that requests the things, for messages.
+	// Name is the field of the spec that requests the resources, for messages.
 	Name string
-	// From has the suitable things, in order of preference.
-	From []Thing
-	// Count is the number of requested things.
+	// From has the suitable resources, in order of preference.
+	From []Resource
+	// Count is the number of requested resources.
 	Count int
 }
 
-// Chosen has the things for a domain, by the names of the requests, each list in the order of Request.From.
-type Chosen map[string][]Thing
+// Chosen has the resources for a domain, by the names of the requests, each list in the order of Request.From.
+type Chosen map[string][]Resource
 
-// NotFreeError says that the host has too few free things.
+// NotFreeError says that the host has too few free resources.
 type NotFreeError struct {
 	// Request is the name of the request.
 	Request string
@@ -84,29 +84,29 @@ func (e *NotFreeError) Error() string {
 	return fmt.Sprintf("%s: %d needed, and %d are free", e.Request, e.Count, e.Free)
 }
 
-// Choose returns the things for the domain with a UUID. domains has all domains of the host. The domain keeps its
-// things that no other domain has. Requests don't share things. The error is a *NotFreeError.
+// Choose returns the resources for the domain with a UUID. domains has all domains of the host. The domain keeps its
+// resources that no other domain has. Requests don't share resources. The error is a *NotFreeError.
 func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (Chosen, error) {
-	taken, own := map[Thing]bool{}, map[Thing]bool{}
+	taken, own := map[Resource]bool{}, map[Resource]bool{}
 	for _, domain := range domains {
 		if domain.UUID == uuid {
 			own = Of(domain)
 			continue
 		}
-		for thing := range Of(domain) {
-			taken[thing] = true
+		for resource := range Of(domain) {
+			taken[resource] = true
 		}
 	}
 	chosen := Chosen{}
 	for _, request := range requests {
-		var kept, others []Thing
-		for _, thing := range request.From {
+		var kept, others []Resource
+		for _, resource := range request.From {
 			switch {
-			case taken[thing]:
-			case own[thing]:
-				kept = append(kept, thing)
+			case taken[resource]:
+			case own[resource]:
+				kept = append(kept, resource)
 			default:
-				others = append(others, thing)
+				others = append(others, resource)
 			}
 		}
 		free := append(kept, others...)
@@ -114,18 +114,18 @@ func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (Chose
 			return nil, &NotFreeError{Request: request.Name, Count: request.Count, Free: len(free)}
 		}
 		gets := free[:request.Count]
-		slices.SortFunc(gets, func(a, b Thing) int { return slices.Index(request.From, a) - slices.Index(request.From, b) })
-		for _, thing := range gets {
-			taken[thing] = true
+		slices.SortFunc(gets, func(a, b Resource) int { return slices.Index(request.From, a) - slices.Index(request.From, b) })
+		for _, resource := range gets {
+			taken[resource] = true
 		}
 		chosen[request.Name] = gets
 	}
 	return chosen, nil
 }
 
-// Rivals returns the domains that share a thing with the domain with a UUID.
+// Rivals returns the domains that share a resource with the domain with a UUID.
 func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
-	own := map[Thing]bool{}
+	own := map[Resource]bool{}
 	for _, domain := range domains {
 		if domain.UUID == uuid {
 			own = Of(domain)
@@ -136,8 +136,8 @@ func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 		if domain.UUID == uuid {
 			continue
 		}
-		for thing := range Of(domain) {
-			if own[thing] {
+		for resource := range Of(domain) {
+			if own[resource] {
 				rivals = append(rivals, domain)
 				break
 			}
@@ -146,7 +146,7 @@ func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 	return rivals
 }
 
-// Yields reports whether the inactive domain with a UUID must give up the things that it shares with its rivals: if
+// Yields reports whether the inactive domain with a UUID must give up the resources that it shares with its rivals: if
 // any of them is active, is foreign, or has a smaller UUID. Otherwise the rivals give them up.
 func Yields(uuid string, rivals []hypervisor.Domain) bool {
 	return slices.ContainsFunc(rivals, func(rival hypervisor.Domain) bool {

@@ -11,20 +11,20 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-func cpus(numbers ...int) []exclusive.Thing {
-	var things []exclusive.Thing
+func cpus(numbers ...int) []exclusive.Resource {
+	var resources []exclusive.Resource
 	for _, number := range numbers {
-		things = append(things, exclusive.CPU(number))
+		resources = append(resources, exclusive.CPU(number))
 	}
-	return things
+	return resources
 }
 
-func devices(addresses ...string) []exclusive.Thing {
-	var things []exclusive.Thing
+func devices(addresses ...string) []exclusive.Resource {
+	var resources []exclusive.Resource
 	for _, address := range addresses {
-		things = append(things, exclusive.Device(address))
+		resources = append(resources, exclusive.Device(address))
 	}
-	return things
+	return resources
 }
 
 func pinned(uuid string, cpus ...int) hypervisor.Domain {
@@ -45,7 +45,7 @@ func TestChoose(t *testing.T) {
 		{name: "the first free ones", requests: two, want: exclusive.Chosen{"cpus": cpus(8, 9)}},
 		{name: "not those of other domains", requests: two, domains: []hypervisor.Domain{pinned("a", 8), pinned("b", 10, 99)},
 			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
-		{name: "it keeps its things, in the order of the list", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11)},
+		{name: "it keeps its resources, in the order of the list", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11)},
 			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
 		{name: "it keeps those that no other domain has", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11), pinned("a", 9)},
 			want: exclusive.Chosen{"cpus": cpus(8, 11)}},
@@ -91,7 +91,7 @@ func TestRivalsAndYields(t *testing.T) {
 		yields bool
 	}{
 		{name: "no other domain"},
-		{name: "different things", others: []hypervisor.Domain{pinned("a", 9), {UUID: "b", HostDevices: []string{"8"}}}},
+		{name: "different resources", others: []hypervisor.Domain{pinned("a", 9), {UUID: "b", HostDevices: []string{"8"}}}},
 		{name: "a smaller UUID", others: []hypervisor.Domain{pinned("a", 8)}, rivals: 1, yields: true},
 		{name: "a larger UUID", others: []hypervisor.Domain{pinned("z", 7, 8)}, rivals: 1},
 		{name: "a larger UUID, running", others: []hypervisor.Domain{running}, rivals: 1, yields: true},

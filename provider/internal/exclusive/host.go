@@ -140,10 +140,10 @@ func Requests(machine *infrav1.LibvirtMachineSpec, host *infrav1.LibvirtHostSpec
 // Devices returns the addresses of the chosen devices, by the names in spec.hostDevices.
 func (c Chosen) Devices() map[string][]string {
 	devices := map[string][]string{}
-	for request, things := range c {
+	for request, resources := range c {
 		if name, ok := strings.CutPrefix(request, deviceRequest); ok {
-			for _, thing := range things {
-				devices[name] = append(devices[name], thing.Name)
+			for _, resource := range resources {
+				devices[name] = append(devices[name], resource.Name)
 			}
 		}
 	}
@@ -153,8 +153,8 @@ func (c Chosen) Devices() map[string][]string {
 // CPUs returns the numbers of the chosen CPUs.
 func (c Chosen) CPUs() []int {
 	var numbers []int
-	for _, thing := range c[cpuRequest] {
-		if number, err := strconv.Atoi(thing.Name); err == nil { // the name is a number
+	for _, resource := range c[cpuRequest] {
+		if number, err := strconv.Atoi(resource.Name); err == nil { // the name is a number
 			numbers = append(numbers, number)
 		}
 	}

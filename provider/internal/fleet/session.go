@@ -193,8 +193,8 @@ func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hy
 	}
 }
 
-// heard is a domain with an event that must be read.
-type heard struct {
+// pending is a domain with an event that must be read.
+type pending struct {
 	uuid string
 	// due is the time to read it.
 	due time.Time
@@ -205,7 +205,7 @@ type heard struct {
 func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
 	// waiting has the domains in the order of their due times. since has the number of the last reading that began
 	// before the event: later readings include the change.
-	var waiting []heard
+	var waiting []pending
 	since := map[string]uint64{}
 	for {
 		var due <-chan time.Time
@@ -220,7 +220,7 @@ func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, 
 				return unreachable(s.host, errors.New("the connection was lost"))
 			}
 			if _, waits := since[uuid]; !waits {
-				waiting = append(waiting, heard{uuid: uuid, due: time.Now().Add(s.fleet.options.SettleTime)})
+				waiting = append(waiting, pending{uuid: uuid, due: time.Now().Add(s.fleet.options.SettleTime)})
 			}
 			since[uuid] = s.lastReading()
 		case <-due:

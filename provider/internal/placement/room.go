@@ -166,8 +166,8 @@ func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources 
 }
 
 // lent returns the exclusive CPUs and devices of a host, with the resource that each counts as.
-func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Thing]Resource {
-	things := map[exclusive.Thing]Resource{}
+func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Resource]Resource {
+	things := map[exclusive.Resource]Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
 		things[exclusive.CPU(cpu)] = Resource{Kind: DedicatedCPU}
 	}
@@ -186,7 +186,7 @@ func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bo
 	if len(things) == 0 {
 		return foreign
 	}
-	taken := map[exclusive.Thing]bool{}
+	taken := map[exclusive.Resource]bool{}
 	for uuid, domain := range snapshot.Domains {
 		if bound[uuid] {
 			continue

@@ -93,8 +93,8 @@ type scope struct {
 	owner   *clusterv1.MachinePool
 	cluster *clusterv1.Cluster
 
-	// madeFromNow caches the result of madeFrom.
-	madeFromNow string
+	// sourceHashCache caches the result of sourceHash.
+	sourceHashCache string
 }
 
 // Reconcile implements Cluster API's contract for InfraMachinePool, with "MachinePoolMachines support".

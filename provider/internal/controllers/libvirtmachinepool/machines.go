@@ -195,7 +195,7 @@ func isRecoveredV1Beta1(machine *clusterv1.Machine) bool {
 func (s *scope) desiredMachine(name, failureDomain string) *infrav1.LibvirtMachine {
 	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.infra.Namespace, Name: name}}
 	s.setMetadata(infra)
-	infra.Annotations[infrav1.MadeFromAnnotation] = s.madeFrom()
+	infra.Annotations[infrav1.SourceHashAnnotation] = s.sourceHash()
 	if failureDomain != "" {
 		infra.Annotations[infrav1.FailureDomainAnnotation] = failureDomain
 	}
@@ -231,14 +231,14 @@ func merged(into, from map[string]string) map[string]string {
 	return all
 }
 
-// madeFrom returns the value of MadeFromAnnotation for new machines: hashes of the template's spec, and of the version
-// and the bootstrap data of the MachinePool. Labels and annotations are changed in place.
-func (s *scope) madeFrom() string {
-	if s.madeFromNow == "" {
+// sourceHash returns the value of SourceHashAnnotation for new machines: hashes of the template's spec, and of the
+// version and the bootstrap data of the MachinePool. Labels and annotations are changed in place.
+func (s *scope) sourceHash() string {
+	if s.sourceHashCache == "" {
 		template := s.owner.Spec.Template.Spec
-		s.madeFromNow = hash(s.infra.Spec.Template.Spec) + "-" + hash([]string{template.Version, ptr.Deref(template.Bootstrap.DataSecretName, "")})
+		s.sourceHashCache = hash(s.infra.Spec.Template.Spec) + "-" + hash([]string{template.Version, ptr.Deref(template.Bootstrap.DataSecretName, "")})
 	}
-	return s.madeFromNow
+	return s.sourceHashCache
 }
 
 func hash(of any) string {
@@ -253,12 +253,12 @@ func hash(of any) string {
 // isUpToDate reports whether a machine has the current template: by its hash, also after updates in place, or by its
 // spec, because defaults of new fields change the hash.
 func (s *scope) isUpToDate(infra *infrav1.LibvirtMachine) bool {
-	madeFrom := infra.Annotations[infrav1.MadeFromAnnotation]
-	if madeFrom == s.madeFrom() {
+	sourceHash := infra.Annotations[infrav1.SourceHashAnnotation]
+	if sourceHash == s.sourceHash() {
 		return true
 	}
-	_, software, _ := strings.Cut(madeFrom, "-")
-	if _, softwareNow, _ := strings.Cut(s.madeFrom(), "-"); software != softwareNow {
+	_, software, _ := strings.Cut(sourceHash, "-")
+	if _, softwareNow, _ := strings.Cut(s.sourceHash(), "-"); software != softwareNow {
 		return false
 	}
 	spec := infra.Spec.DeepCopy()

@@ -176,7 +176,7 @@ func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) 
 func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	last := s.lastNumber(seen)
 	before := s.infra.DeepCopy()
-	s.infra.Annotations = merged(s.infra.Annotations, map[string]string{infrav1.MachinesMadeAnnotation: strconv.Itoa(last + machines)})
+	s.infra.Annotations = merged(s.infra.Annotations, map[string]string{infrav1.LastMachineNumberAnnotation: strconv.Itoa(last + machines)})
 	if err := s.Client.Patch(ctx, s.infra, outcome.Over(before)); err != nil {
 		return fmt.Errorf("reserving names for machines: %w", err)
 	}
@@ -217,7 +217,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 
 // lastNumber returns the highest number in the name of a current or former machine of the pool.
 func (s *scope) lastNumber(seen *members) int {
-	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.MachinesMadeAnnotation]) // 0 if the annotation is invalid
+	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.LastMachineNumberAnnotation]) // 0 if the annotation is invalid
 	for _, m := range seen.all {
 		digits, is := strings.CutPrefix(m.infra.Name, namePrefix(s.infra.Name))
 		if number, err := strconv.Atoi(digits); is && err == nil {

@@ -125,7 +125,7 @@ func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
 		after := m.infra.DeepCopy()
 		s.setMetadata(after)
 		if !m.outdated {
-			after.Annotations[infrav1.MadeFromAnnotation] = s.madeFrom()
+			after.Annotations[infrav1.SourceHashAnnotation] = s.sourceHash()
 		}
 		if maps.Equal(m.infra.Labels, after.Labels) && maps.Equal(m.infra.Annotations, after.Annotations) &&
 			equality.Semantic.DeepEqual(m.infra.OwnerReferences, after.OwnerReferences) {
