@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// demo is a provider whose kustomization lists objects.yaml.
+// demo returns a provider whose kustomization is the root of the tree.
 func demo() release.ProviderConfig {
 	return release.ProviderConfig{Name: "demo", Type: clusterctlv1.InfrastructureProviderType, Kustomize: "."}
 }
@@ -43,13 +43,13 @@ func buildFiles(t *testing.T, files map[string]string, options Options) (*Compon
 	return Build(source, options)
 }
 
-// buildObjects builds the components of a kustomization with just these objects.
+// buildObjects builds the components of a kustomization with only these objects.
 func buildObjects(t *testing.T, objects string, options Options) (*Components, error) {
 	t.Helper()
 	return buildFiles(t, map[string]string{"kustomization.yaml": "resources: [objects.yaml]\n", "objects.yaml": objects}, options)
 }
 
-// TestGolden builds each testdata/*/in.yaml and compares the result with want.yaml beside it.
+// TestGolden builds each testdata/*/in.yaml and compares the result with want.yaml next to it.
 func TestGolden(t *testing.T) {
 	inputs, err := filepath.Glob(filepath.Join("testdata", "*", "in.yaml"))
 	if err != nil || len(inputs) == 0 {
@@ -118,7 +118,7 @@ func TestBuildRefuses(t *testing.T) {
 		{name: "image not canonical", objects: image("controller:latest"),
 			want: `Deployment demo-system/demo-manager, container manager: image "controller:latest": couldn't parse image name: repository name must be canonical: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/controller, under images in clusterctl-release.yaml, or with --image controller=REFERENCE`},
 		{name: "image of a variable's default not canonical", objects: image("'${DEMO_IMAGE:=demo:v1}'"), want: "must be canonical"},
-		{name: "image that is not there", objects: manager, options: Options{Provider: release.ProviderConfig{Images: []release.ImageConfig{{Name: "controller"}}}},
+		{name: "missing image", objects: manager, options: Options{Provider: release.ProviderConfig{Images: []release.ImageConfig{{Name: "controller"}}}},
 			want: `no container has the image "controller"; the images are: ghcr.io/example/demo`},
 		{name: "override not canonical", objects: manager, options: Options{Images: map[string]string{"ghcr.io/example/demo": "demo:v1"}},
 			want: "--image ghcr.io/example/demo=demo:v1: repository name must be canonical"},
@@ -126,7 +126,7 @@ func TestBuildRefuses(t *testing.T) {
 			want: "the namespace of the components is unknown"},
 		{name: "several namespaces", objects: manager + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, namespace: other}\n",
 			want: "the kustomization has no Namespace, and its objects are in several: demo-system (1 objects), other (1 objects)"},
-		{name: "pods told by the provider label alone", objects: strings.ReplaceAll(manager, "control-plane: demo", "cluster.x-k8s.io/provider: infrastructure-demo"),
+		{name: "pods distinguished only by the provider label", objects: strings.ReplaceAll(manager, "control-plane: demo", "cluster.x-k8s.io/provider: infrastructure-demo"),
 			want: "spec.selector.matchLabels distinguishes its pods only by cluster.x-k8s.io/provider"},
 		{name: "selector of no pods", objects: manager + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: demo-system}\nspec: {selector: {cluster.x-k8s.io/provider: infrastructure-demo}}\n",
 			want: "Service demo-system/s: spec.selector requires cluster.x-k8s.io/provider, which no pod of the components has"},
@@ -138,7 +138,7 @@ func TestBuildRefuses(t *testing.T) {
 			options.Provider.Images = images
 			_, err := buildObjects(t, tc.objects, options)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error is\n%v\nwant\n%s", err, tc.want)
+				t.Errorf("error =\n%v\nwant\n%s", err, tc.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), "infrastructure-demo") {
 				t.Errorf("the error does not name the provider: %v", err)
@@ -192,25 +192,26 @@ func TestImages(t *testing.T) {
 				}
 			}
 			if got != tc.want {
-				t.Errorf("image is %v, want %s", got, tc.want)
+				t.Errorf("image = %v, want %s", got, tc.want)
 			}
 			if (len(c.Notes) > 0) != tc.note {
-				t.Errorf("notes are %q", c.Notes)
+				t.Errorf("Notes = %q, want some: %v", c.Notes, tc.note)
 			}
 			if len(c.UsedImages) != len(tc.overrides) {
-				t.Errorf("used images are %q, want those of %v", c.UsedImages, tc.overrides)
+				t.Errorf("UsedImages = %q, want those of %v", c.UsedImages, tc.overrides)
 			}
 		})
 	}
 }
 
-func TestKustomizeErrorKeepsItsWords(t *testing.T) {
+// TestKustomizeErrorText checks that an error of kustomize keeps its text, without a stack trace.
+func TestKustomizeErrorText(t *testing.T) {
 	_, err := buildFiles(t, map[string]string{"kustomization.yaml": "resources: [missing.yaml]\n"}, Options{Provider: demo(), Version: "v0.1.0"})
 	var kustomize *tree.KustomizeError
 	if !errors.As(err, &kustomize) || !strings.Contains(err.Error(), "missing.yaml") {
-		t.Errorf("error is %v, want kustomize's", err)
+		t.Errorf("error = %v, want kustomize's", err)
 	}
 	if strings.Contains(err.Error(), "goroutine") || strings.Contains(err.Error(), ".go:") {
-		t.Errorf("the error has a stack: %v", err)
+		t.Errorf("the error has a stack trace: %v", err)
 	}
 }

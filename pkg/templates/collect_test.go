@@ -23,7 +23,7 @@ metadata:
 
 const class = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata:\n  name: prod\n"
 
-// files of a tree with templates and classes of every kind.
+// files is a tree with templates and classes of every kind.
 var files = map[string]string{
 	"templates/cluster-template.yaml":              cluster,
 	"templates/cluster-template-prod.yaml":         cluster + "# prod\n",
@@ -35,10 +35,10 @@ var files = map[string]string{
 	"templates/broken/cluster-template.yaml":       "a: b\n---\na: [\n",
 	"templates/flavors/small/kustomization.yaml":   "resources: [../../cluster-template.yaml]\nnamePrefix: small-\n",
 	"templates/flavors/nothing/kustomization.yaml": "resources: [missing.yaml]\n",
-	"docs/README.md":                               "words, and a ${VARIABLE NAME} that nobody reads",
+	"docs/README.md":                               "text with a ${VARIABLE NAME} that is not parsed",
 }
 
-// provider is an infrastructure provider with these entries.
+// provider returns an infrastructure provider with these entries.
 func provider(templates, classes, others []release.AssetConfig) release.ProviderConfig {
 	return release.ProviderConfig{
 		Name: "demo", Type: clusterctlv1.InfrastructureProviderType,
@@ -52,8 +52,8 @@ func TestCollect(t *testing.T) {
 		name     string
 		provider release.ProviderConfig
 		want     map[string]string // text by the name in the release
-		is       error
-		says     []string
+		wantErr  error
+		wantText []string
 	}{
 		{name: "nothing", want: map[string]string{}},
 		{
@@ -82,64 +82,64 @@ func TestCollect(t *testing.T) {
 			want:     map[string]string{"cluster-template-small.yaml": strings.Replace(cluster, "${", "small-${", 1)},
 		},
 		{
-			name:     "a template's name is not of the contract",
+			name:     "a template's name breaks the contract",
 			provider: provider(assets{{Path: "templates/my-cluster.yaml"}}, nil, nil),
-			says:     []string{"templates/my-cluster.yaml", `"my-cluster.yaml" isn't a name for a cluster template`, "cluster-template-FLAVOR.yaml", "rename it", "'as' in clusterctl-release.yaml"},
+			wantText: []string{"templates/my-cluster.yaml", `"my-cluster.yaml" isn't a name for a cluster template`, "cluster-template-FLAVOR.yaml", "rename it", "'as' in clusterctl-release.yaml"},
 		},
 		{
-			name:     "a class's name is not of the contract",
+			name:     "a class's name breaks the contract",
 			provider: provider(nil, assets{{Path: "templates/my-cluster.yaml"}}, nil),
-			says:     []string{"templates/my-cluster.yaml", "isn't a name for a ClusterClass definition", "clusterclass-NAME.yaml", "'as'"},
+			wantText: []string{"templates/my-cluster.yaml", "isn't a name for a ClusterClass definition", "clusterclass-NAME.yaml", "'as'"},
 		},
 		{
 			name:     "a pattern with one name",
 			provider: provider(assets{{Path: "templates/cluster-template*.yaml", As: "cluster-template.yaml"}}, nil, nil),
-			says:     []string{"templates/cluster-template*.yaml matches 2 files", "templates/cluster-template-prod.yaml, templates/cluster-template.yaml", "'as: cluster-template.yaml' names one"},
+			wantText: []string{"templates/cluster-template*.yaml matches 2 files", "templates/cluster-template-prod.yaml, templates/cluster-template.yaml", "'as: cluster-template.yaml' names one"},
 		},
 		{
 			name:     "a template under files",
 			provider: provider(nil, nil, assets{{Path: "templates/cluster-template.yaml"}}),
-			says:     []string{"templates/cluster-template.yaml", "under 'files'", "cluster-template", "rename it"},
+			wantText: []string{"templates/cluster-template.yaml", "under 'files'", "cluster-template", "rename it"},
 		},
 		{
 			name:     "the components under files",
 			provider: provider(nil, nil, assets{{Path: "docs/README.md", As: "infrastructure-components.yaml"}}),
-			says:     []string{"docs/README.md", `"infrastructure-components.yaml" under 'files'`, "components"},
+			wantText: []string{"docs/README.md", `"infrastructure-components.yaml" under 'files'`, "components"},
 		},
 		{
 			name:     "the metadata under files",
 			provider: provider(nil, nil, assets{{Path: "docs/README.md", As: "metadata.yaml"}}),
-			says:     []string{`"metadata.yaml" under 'files'`},
+			wantText: []string{`"metadata.yaml" under 'files'`},
 		},
 		{
 			name:     "a link out of the tree",
 			provider: provider(assets{{Path: "templates/out.yaml", As: "cluster-template.yaml"}}, nil, nil),
-			is:       tree.ErrOutside, says: []string{"templates/out.yaml", "symbolic link to /etc/hostname", "put a copy of the file into the tree"},
+			wantErr:  tree.ErrOutside, wantText: []string{"templates/out.yaml", "symbolic link to /etc/hostname", "put a copy of the file into the tree"},
 		},
 		{
 			name:     "no such file",
 			provider: provider(assets{{Path: "templates/missing.yaml"}}, nil, nil),
-			is:       fs.ErrNotExist, says: []string{"templates/missing.yaml", "no file matches"},
+			wantErr:  fs.ErrNotExist, wantText: []string{"templates/missing.yaml", "no file matches"},
 		},
 		{
 			name:     "no such folder",
 			provider: provider(assets{{Kustomize: "templates/flavors/missing", As: "cluster-template-missing.yaml"}}, nil, nil),
-			is:       fs.ErrNotExist, says: []string{"templates/flavors/missing"},
+			wantErr:  fs.ErrNotExist, wantText: []string{"templates/flavors/missing"},
 		},
 		{
 			name:     "a kustomization that does not build",
 			provider: provider(assets{{Kustomize: "templates/flavors/nothing", As: "cluster-template-nothing.yaml"}}, nil, nil),
-			says:     []string{"kustomize build", "templates/flavors/nothing", "missing.yaml"},
+			wantText: []string{"kustomize build", "templates/flavors/nothing", "missing.yaml"},
 		},
 		{
 			name:     "a variable with a space",
 			provider: provider(assets{{Path: "templates/bad/*.yaml"}}, nil, nil),
-			says:     []string{"templates/bad/cluster-template.yaml:2:", "variable", "$${...}"},
+			wantText: []string{"templates/bad/cluster-template.yaml:2:", "variable", "$${...}"},
 		},
 		{
 			name:     "no YAML",
 			provider: provider(assets{{Path: "templates/broken/*.yaml"}}, nil, nil),
-			says:     []string{"templates/broken/cluster-template.yaml", "document 2 isn't YAML", "line"},
+			wantText: []string{"templates/broken/cluster-template.yaml", "document 2 isn't YAML", "line"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -162,14 +162,14 @@ func TestCollect(t *testing.T) {
 				return
 			}
 			if err == nil {
-				t.Fatal("there is no error")
+				t.Fatal("error = nil")
 			}
-			if tc.is != nil && !errors.Is(err, tc.is) {
-				t.Errorf("the error is not %q: %v", tc.is, err)
+			if tc.wantErr != nil && !errors.Is(err, tc.wantErr) {
+				t.Errorf("error = %v, want %v", err, tc.wantErr)
 			}
-			for _, text := range tc.says {
+			for _, text := range tc.wantText {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the error does not say %q: %v", text, err)
+					t.Errorf("the error does not contain %q: %v", text, err)
 				}
 			}
 		})

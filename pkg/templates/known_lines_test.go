@@ -6,33 +6,33 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
-// counted is a processor whose searches for variables are counted.
-type counted struct {
+// countingProcessor counts its searches for variables.
+type countingProcessor struct {
 	yamlprocessor.Processor
 	searches *int
 }
 
-func (c counted) GetVariableMap(raw []byte) (map[string]*string, error) {
+func (c countingProcessor) GetVariableMap(raw []byte) (map[string]*string, error) {
 	*c.searches++
 	return c.Processor.GetVariableMap(raw)
 }
 
-// TestKnownLines: the variables of a line are searched for once, for all callers and files.
+// TestKnownLines checks that a line is searched for variables once, for all callers and files.
 func TestKnownLines(t *testing.T) {
 	const common = "a: ${TEST_KNOWN_LINES}\nb: ${TEST_KNOWN_LINES:=x}\n"
 	searches := 0
 	for _, text := range []string{common, common, "c: d\n" + common, common + "e: ${TEST_KNOWN_LINES}"} {
-		p := processor{Processor: counted{yamlprocessor.NewSimpleProcessor(), &searches}}
+		p := processor{Processor: countingProcessor{yamlprocessor.NewSimpleProcessor(), &searches}}
 		if names, err := p.GetVariables([]byte(text)); err != nil || len(names) != 1 {
-			t.Fatalf("%v, %v", names, err)
+			t.Fatalf("GetVariables = %v, %v, want one name", names, err)
 		}
 	}
 	if searches != 3 { // one for each line with a variable
-		t.Errorf("there were %d searches, want 3", searches)
+		t.Errorf("searches = %d, want 3", searches)
 	}
 }
 
-// TestKnownLinesAreBounded: what is kept has a limit, in lines and in bytes of a line.
+// TestKnownLinesAreBounded checks the limits of the cache: the number of lines, and the length of a line.
 func TestKnownLinesAreBounded(t *testing.T) {
 	lines := lineVariables{lines: map[string]map[string]*string{}}
 	for i := range 2 * maxKnownLines {
@@ -40,9 +40,9 @@ func TestKnownLinesAreBounded(t *testing.T) {
 	}
 	lines.add(make([]byte, maxKnownLine+1), nil)
 	if n := len(lines.lines); n == 0 || n > maxKnownLines {
-		t.Errorf("%d lines are kept, want %d at most", n, maxKnownLines)
+		t.Errorf("the cache has %d lines, want 1 to %d", n, maxKnownLines)
 	}
 	if _, ok := lines.find(make([]byte, maxKnownLine+1)); ok {
-		t.Error("a line that is too long is kept")
+		t.Error("the cache has a line that is too long")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// processorCases are texts in which a processor that looks at lines could go wrong.
+// processorCases are texts that a processor that works line by line could process wrongly.
 var processorCases = []string{
 	"a: b\n", "a: ${B}\nc: d\ne: ${ F }\n", "a: ${B:=1}\nc: ${B}\n", "a: ${B}\nc: ${B:=1}\n",
 	"a: ${\nB\n}\nc: d\n", "a: ${B:=x\ny\nz}\nc: $\n", "a: $", "a: $$", "a: $$\n$${b}\n", "a: $\n{B}\n", "${A:=${B}}\n",
@@ -24,7 +24,7 @@ var processorCases = []string{
 	"a: ${B:" + strings.Repeat("\n", 100) + "=1}\n", "a: ${B C}\n", "a: ${A:2:x}\n", "a: ${A:100}\n", "a: ${#A}\nb: ${A^^}\n", "\r\n${A}\r\n", "${A:=${B}\n}\n${B:-}\n",
 }
 
-// equalsClusterctl holds the processor against clusterctl's own, with no values and with some.
+// equalsClusterctl compares the processor with clusterctl's own, with and without values.
 func equalsClusterctl(t *testing.T, text []byte) {
 	t.Helper()
 	before := bytes.Clone(text)
@@ -38,12 +38,12 @@ func equalsClusterctl(t *testing.T, text []byte) {
 	got, gotErr := ours.GetVariableMap(text)
 	want, wantErr := theirs.GetVariableMap(text)
 	if diff := cmp.Diff(want, got); diff != "" || message(gotErr) != message(wantErr) {
-		t.Errorf("variables: clusterctl's error is %v, here %v; -clusterctl +here:\n%s", wantErr, gotErr, diff)
+		t.Errorf("GetVariableMap: error = %v, want clusterctl's %v; -clusterctl +got:\n%s", gotErr, wantErr, diff)
 	}
 	names, _ := ours.GetVariables(text)
 	wantNames, _ := theirs.GetVariables(text)
 	if !slices.Equal(names, wantNames) {
-		t.Errorf("names: clusterctl's are %q, here %q", wantNames, names)
+		t.Errorf("GetVariables = %q, want clusterctl's %q", names, wantNames)
 	}
 	for _, get := range []func(string) (string, error){
 		func(string) (string, error) { return "", errors.New("not set") },
@@ -52,11 +52,11 @@ func equalsClusterctl(t *testing.T, text []byte) {
 		got, gotErr := ours.Process(text, get)
 		want, wantErr := theirs.Process(text, get)
 		if message(gotErr) != message(wantErr) || !bytes.Equal(got, want) {
-			t.Errorf("clusterctl makes of it %q, %v; here %q, %v", want, wantErr, got, gotErr)
+			t.Errorf("Process = %q, %v, want clusterctl's %q, %v", got, gotErr, want, wantErr)
 		}
 	}
 	if !bytes.Equal(text, before) {
-		t.Error("the text was changed")
+		t.Error("the processor changed the text")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestProcessorCorpus(t *testing.T) {
 	}
 }
 
-// FuzzProcessor: no text makes a difference to clusterctl's own processor.
+// FuzzProcessor checks that the results are those of clusterctl's own processor for every text.
 func FuzzProcessor(f *testing.F) {
 	for _, text := range processorCases {
 		f.Add([]byte(text))

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// TestRenderEqualsClusterctl renders every template of the corpus beside real clusterctl: the same
-// bytes where it prints some, and an error where it has one.
+// TestRenderEqualsClusterctl renders every template of the corpus, and compares the output and whether there is an
+// error with the real clusterctl.
 func TestRenderEqualsClusterctl(t *testing.T) {
 	corpus := filepath.Join(pinned.Corpus(t), "released")
 	releases, err := release.Read(corpus)
@@ -40,18 +40,18 @@ func TestRenderEqualsClusterctl(t *testing.T) {
 			compared++
 			switch {
 			case (gotErr == nil) != (wantErr == nil):
-				t.Errorf("%s %s: error is %v, clusterctl's %v", r, file.Name, gotErr, wantErr)
+				t.Errorf("%s %s: error = %v, want clusterctl's %v", r, file.Name, gotErr, wantErr)
 			case gotErr == nil && !bytes.Equal(got.YAML, want):
-				t.Errorf("%s %s: clusterctl -, here +:\n%s", r, file.Name, cmp.Diff(string(want), string(got.YAML)))
+				t.Errorf("%s %s: clusterctl -, got +:\n%s", r, file.Name, cmp.Diff(string(want), string(got.YAML)))
 			}
 		}
 	}
 	if compared < 100 {
-		t.Errorf("compared %d templates only", compared)
+		t.Errorf("compared %d templates, want at least 100", compared)
 	}
 }
 
-// generateCluster runs real clusterctl on a release of the corpus.
+// generateCluster runs the real clusterctl on a release of the corpus.
 func generateCluster(t *testing.T, clusterctl, corpus string, r *release.Release, flavor string, values map[string]string) ([]byte, error) {
 	t.Helper()
 	home := t.TempDir()

@@ -84,7 +84,7 @@ spec:
   choice: ${CHOICE}
 `
 
-// TestSample: all values fit the schemas of the fields where the variables stand.
+// TestSample checks that all sample values are valid for the schemas of the fields that use the variables.
 func TestSample(t *testing.T) {
 	kinds := demoKinds(t)
 	file := release.File{Name: "cluster-template.yaml", Data: []byte(demoTemplate)}
@@ -113,18 +113,18 @@ func TestSample(t *testing.T) {
 		"OBJECT": `{"name":"x"}`, "CHOICE": `{"big":true}`,
 	} {
 		if got := samples.Values[name]; got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+			t.Errorf("%s = %q, want %q", name, got, want)
 		}
 	}
 	if slices.Contains(samples.Generated, "TEXT") || !slices.Contains(samples.Generated, "MODE") {
-		t.Errorf("generated are %q", samples.Generated)
+		t.Errorf("Generated = %q, want MODE and not TEXT", samples.Generated)
 	}
 	if len(samples.Blocks) != 2 || samples.Blocks[0].Variable != "CHOICE" || samples.Blocks[1].Variable != "OBJECT" {
-		t.Errorf("blocks are %+v, want those of CHOICE and OBJECT", samples.Blocks)
+		t.Errorf("Blocks = %+v, want those of CHOICE and OBJECT", samples.Blocks)
 	}
 }
 
-// TestSampleOfSeveralUses: a value fits each use of a variable.
+// TestSampleOfSeveralUses checks that a value is valid for all uses of a variable.
 func TestSampleOfSeveralUses(t *testing.T) {
 	samples, err := templates.Sample(release.File{Name: "cluster-template.yaml", Data: []byte(`apiVersion: example.com/v1
 kind: Demo
@@ -135,11 +135,11 @@ spec: {number: ${A}, even: ${A}, text: "${B}", address: "${B}", list: ["${B}/24"
 		t.Fatal(err)
 	}
 	if a, b := samples.Values["A"], samples.Values["B"]; a != "10" || b != "192.0.2.1" {
-		t.Errorf("A is %q and B %q, want 10 and 192.0.2.1", a, b)
+		t.Errorf("A = %q and B = %q, want 10 and 192.0.2.1", a, b)
 	}
 }
 
-// TestSampleOfClasses: a Cluster gets a class that exists, and values that the class's variables may have.
+// TestSampleOfClasses checks that a Cluster gets an existing class, and valid values for the class's variables.
 func TestSampleOfClasses(t *testing.T) {
 	class := release.File{Name: "clusterclass-demo-large.yaml", Data: []byte(`apiVersion: cluster.x-k8s.io/v1beta2
 kind: ClusterClass
@@ -163,10 +163,10 @@ spec:
 		t.Fatal(err)
 	}
 	if class, cpus := samples.Values["CLASS_SIZE"], samples.Values["A_NUMBER_OF_CPUS"]; class != "large" || cpus != "4" {
-		t.Errorf("the class is %q with %q cpus, want large and 4", class, cpus)
+		t.Errorf("class size = %q and cpus = %q, want large and 4", class, cpus)
 	}
 	if samples, err = templates.Sample(class, known, nil); err != nil || samples.Values["SIZE"] != "large" {
-		t.Errorf("the class is for the size %q, want that of the file's name: %v", samples.Values["SIZE"], err)
+		t.Errorf("SIZE = %q, want large, as in the file's name: %v", samples.Values["SIZE"], err)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestPublish(t *testing.T) {
 		{"a block of text", "a: |\n  ${A}\nb: 1\n", `{a: "${A}\n", b: 1}`, map[string]int{"b": 3}, nil},
 		{"lines of fields", "a:\n  b: 1\n  ${A}\nc: {d: ${D}}\n", `{a: {b: 1}, c: {d: "${D}"}}`, map[string]int{"c": 4}, []block{{"A", 3, []any{"a"}, false}}},
 		{"lines with a default", "a:\n  b: 1\n  ${A:=c: 2}\n", `{a: {b: 1, c: 2}}`, nil, nil},
-		{"lines with an indentation of their own", "a:\n  b:\n  - c: 1\n${A}\nd: 1\n", `{a: {b: [{c: 1}]}, d: 1}`, map[string]int{"d": 5}, []block{{"A", 4, []any{"a", "b", 0}, false}}},
+		{"lines with another indentation", "a:\n  b:\n  - c: 1\n${A}\nd: 1\n", `{a: {b: [{c: 1}]}, d: 1}`, map[string]int{"d": 5}, []block{{"A", 4, []any{"a", "b", 0}, false}}},
 		{"whole objects", "a: 1\n---\n${A}\n", `{a: 1}`, nil, []block{{"A", 3, nil, true}}},
 		{"the end of an object", "a: {}\n${A}\n---\nb: 1\n", `{a: {}}`, nil, []block{{"A", 2, []any{"a"}, true}}},
 		{"a value below its field", "a:\n  ${A}\n", `{a: "${A}"}`, nil, nil},
@@ -217,7 +217,7 @@ func TestPublish(t *testing.T) {
 			}
 			for field, line := range tc.lines {
 				if got := published.Documents[0].Place(field).Line; got != line {
-					t.Errorf("%s is in line %d, want %d", field, got, line)
+					t.Errorf("line of %s = %d, want %d", field, got, line)
 				}
 			}
 			var blocks []block
@@ -231,8 +231,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishLimits reads files with variables that stand for lines of YAML: a few of them are found, and a
-// file that has too many, or that is too large, is not searched for them.
+// TestPublishLimits reads files with variables that replace lines of YAML: a few of them are found; for a file that
+// has too many, or that is too large, Publish returns an error.
 func TestPublishLimits(t *testing.T) {
 	blocks := func(count int) string {
 		var text strings.Builder
@@ -256,9 +256,9 @@ func TestPublishLimits(t *testing.T) {
 			published, err := templates.Publish(release.File{Name: "cluster-template.yaml", Data: []byte(tc.text)})
 			switch {
 			case tc.want < 0 && err == nil:
-				t.Errorf("found %d blocks, want an error", len(published.Blocks))
+				t.Errorf("Publish found %d blocks, want an error", len(published.Blocks))
 			case tc.want >= 0 && (err != nil || len(published.Blocks) != tc.want):
-				t.Errorf("want %d blocks: %+v, %v", tc.want, published, err)
+				t.Errorf("Publish = %+v, %v, want %d blocks", published, err, tc.want)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestUnnamed(t *testing.T) {
 		providers []release.ProviderConfig
 		want      []templates.Forgotten
 	}{
-		"each goes to the nearest provider of infrastructure": {
+		"each is assigned to the nearest infrastructure provider": {
 			providers: []release.ProviderConfig{bootstrap, first, second},
 			want: []templates.Forgotten{
 				{Path: "classes/clusterclass-a.yaml", Field: "clusterClasses", Provider: first.Provider()},
@@ -68,7 +68,7 @@ func TestUnnamed(t *testing.T) {
 				{Path: "tried/cluster-template-g.yaml", Field: "templates", Provider: first.Provider()},
 			},
 		},
-		"without one there is nobody to release them": {providers: []release.ProviderConfig{bootstrap}},
+		"none without an infrastructure provider": {providers: []release.ProviderConfig{bootstrap}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
-// values are those that the topology flavor of this repository's provider asks for.
+// values are the values of the variables in the topology flavor of this repository's provider.
 var values = map[string]string{
 	"CLUSTER_NAME": "demo", "NAMESPACE": "team-a", "KUBERNETES_VERSION": "v1.36.3",
 	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_IP": "192.168.122.10",
@@ -22,7 +22,7 @@ var values = map[string]string{
 	"LIBVIRT_IMAGE_CHECKSUM": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
 
-// ownRelease is this repository's provider: its templates, and its CRDs for components.
+// ownRelease returns a release of this repository's provider: its templates, and its CRDs as components.
 func ownRelease(t *testing.T, edit *strings.Replacer) *release.Release {
 	t.Helper()
 	provider, err := release.ParseLabel("infrastructure-libvirt")
@@ -57,14 +57,14 @@ func ownRelease(t *testing.T, edit *strings.Replacer) *release.Release {
 	return r
 }
 
-// TestExpandFlavor compares what is made of the own topology flavor with what a person has read once.
+// TestExpandFlavor compares the objects of the own topology flavor with a golden file that was reviewed once.
 func TestExpandFlavor(t *testing.T) {
-	for range 2 { // the same objects every time
-		made, err := topology.ExpandFlavor(t.Context(), ownRelease(t, strings.NewReplacer()), "topology", values)
+	for range 2 { // two runs return the same objects
+		objects, err := topology.ExpandFlavor(t.Context(), ownRelease(t, strings.NewReplacer()), "topology", values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := utilyaml.FromUnstructured(made)
+		got, err := utilyaml.FromUnstructured(objects)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestExpandFlavor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(want) != string(got)+"\n" {
-			t.Errorf("other objects than in %s (UPDATE_GOLDEN=1 writes it again):\n%s", golden, got)
+			t.Errorf("the objects differ from %s (UPDATE_GOLDEN=1 rewrites it):\n%s", golden, got)
 		}
 	}
 }
@@ -89,17 +89,17 @@ func TestExpandErrors(t *testing.T) {
 		name, flavor string
 		edit         *strings.Replacer
 		want         error
-		says         string
+		wantText     string
 	}{
 		{name: "no topology", flavor: "", edit: strings.NewReplacer(), want: topology.ErrUnmanaged},
 		{name: "a variable of the wrong type", flavor: "topology", edit: strings.NewReplacer("host: ${CONTROL_PLANE_ENDPOINT_IP}", "host: 5"), want: topology.ErrVariables},
-		{name: "a worker class that is not there", flavor: "topology", edit: strings.NewReplacer("- class: default-worker\n        name: md-0", "- class: other\n        name: md-0"), says: "other"},
-		{name: "a patch that does not apply", flavor: "topology", edit: strings.NewReplacer("path: /spec/template/spec/controlPlaneEndpoint", "path: /spec/template/spec/a/b/c"), says: "failed to apply patches"},
+		{name: "a missing worker class", flavor: "topology", edit: strings.NewReplacer("- class: default-worker\n        name: md-0", "- class: other\n        name: md-0"), wantText: "other"},
+		{name: "a patch that does not apply", flavor: "topology", edit: strings.NewReplacer("path: /spec/template/spec/controlPlaneEndpoint", "path: /spec/template/spec/a/b/c"), wantText: "failed to apply patches"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := topology.ExpandFlavor(t.Context(), ownRelease(t, tc.edit), tc.flavor, values)
-			if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("the error is %v, want %v %q", err, tc.want, tc.says)
+			if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.wantText) {
+				t.Errorf("error = %v, want %v with the text %q", err, tc.want, tc.wantText)
 			}
 		})
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
-// TestAdmitUpdate: what the webhook always refuses, and what it refuses while Clusters use a removed part.
+// TestAdmitUpdate checks which changes the webhook always refuses, and which it refuses while Clusters use a
+// removed part.
 func TestAdmitUpdate(t *testing.T) {
 	templateOf := func(kind string) clusterv1.ClusterClassTemplateReference {
 		return clusterv1.ClusterClassTemplateReference{APIVersion: "a.cluster.x-k8s.io/v1", Kind: kind, Name: "t"}
@@ -47,7 +48,7 @@ func TestAdmitUpdate(t *testing.T) {
 		{"no health check", func(c *clusterv1.ClusterClass) {
 			c.Spec.ControlPlane.HealthCheck = clusterv1.ControlPlaneClassHealthCheck{}
 		}, "", "spec.controlPlane.healthCheck"},
-		{"wrong by itself", func(c *clusterv1.ClusterClass) { c.Spec.KubernetesVersions = []string{"v1.35.0", "v1.36.0", "x"} }, "", ""},
+		{"an invalid new class", func(c *clusterv1.ClusterClass) { c.Spec.KubernetesVersions = []string{"v1.35.0", "v1.36.0", "x"} }, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			next := base.DeepCopy()
