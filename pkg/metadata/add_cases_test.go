@@ -1,7 +1,7 @@
 package metadata_test
 
-// addCases are texts in which a line that begins with "+" is one that Add has to write: without these lines a text is
-// the file before, and with them the file after.
+// addCases are texts in which Add has to insert the lines that begin with "+": a text is the old file without these
+// lines, and the new file with them.
 var addCases = map[string]struct {
 	version, contract, text string
 }{

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// beforeAndAfter splits a case's text.
+// beforeAndAfter returns a case's text without the added lines and with them.
 func beforeAndAfter(text string) (string, string) {
 	var before, after strings.Builder
 	for line := range strings.Lines(text) {
@@ -39,7 +39,7 @@ func TestAdd(t *testing.T) {
 					t.Fatal(err)
 				}
 				if string(got.Data) != after {
-					t.Errorf("Add made\n%q\nexpected\n%q", got.Data, after)
+					t.Errorf("Add returned\n%q\nwant\n%q", got.Data, after)
 				}
 				mustAgree(t, got)
 			})
@@ -63,7 +63,7 @@ func TestAddToOneLine(t *testing.T) {
 			continue
 		}
 		if string(got.Data) != after {
-			t.Errorf("Add made\n%s\nexpected\n%s", got.Data, after)
+			t.Errorf("Add returned\n%s\nwant\n%s", got.Data, after)
 		}
 		mustAgree(t, got)
 	}
@@ -73,7 +73,7 @@ func TestAddTwice(t *testing.T) {
 	file := parse(t, list("0.1 v1beta1", "0.2 v1beta1"))
 	for _, version := range []string{"v0.2.0", "v0.2.9", "v0.1.0-rc.0"} {
 		if got, err := file.Add(version, "v1beta1"); err != nil || got != file {
-			t.Errorf("%s: the file wasn't left alone: %v", version, err)
+			t.Errorf("adding %s changed the file or failed: %v", version, err)
 		}
 	}
 	_, err := file.Add("v0.2.1", "v1beta2")
@@ -83,7 +83,7 @@ func TestAddTwice(t *testing.T) {
 	}
 	want := "metadata.yaml:7: series v0.2 has contract v1beta1, not v1beta2: the contract of a series applies to all its patch releases and must not change; release the change of contract as a new minor version"
 	if err.Error() != want {
-		t.Errorf("error is\n%v\nexpected\n%s", err, want)
+		t.Errorf("error =\n%v\nwant\n%s", err, want)
 	}
 }
 
@@ -96,15 +96,15 @@ func TestAddRefuses(t *testing.T) {
 		"beta":     `adding a series for v0.2.0 to metadata.yaml: "beta" isn't a contract: a contract is the version of a Cluster API API without its group; use one of v1beta1, v1beta2`,
 	} {
 		if _, err := file.Add("v0.2.0", contract); !errors.As(err, &unknown) || err.Error() != want {
-			t.Errorf("error is %v, expected %s", err, want)
+			t.Errorf("error = %v, want %s", err, want)
 		}
 	}
 	if _, err := file.Add("v0.0.1", "v1alpha4"); err != nil {
-		t.Errorf("an older series of a past contract: %v", err)
+		t.Errorf("adding an older series with a past contract: %v", err)
 	}
 	for _, version := range []string{"0.2.0", "v0.2", "main", "v2147483648.0.0"} {
 		if _, err := file.Add(version, "v1beta1"); err == nil {
-			t.Errorf("version %s was taken", version)
+			t.Errorf("Add accepted version %s", version)
 		}
 	}
 	var style *metadata.StyleError
@@ -122,7 +122,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// onlyInserted reports whether the new text is the old one with one piece put in, and returns it.
+// onlyInserted reports whether after is before with one inserted piece, and returns the piece.
 func onlyInserted(before, after []byte) (string, bool) {
 	front := 0
 	for front < len(before) && front < len(after) && before[front] == after[front] {
@@ -143,15 +143,15 @@ func TestNew(t *testing.T) {
 	}
 	mustAgree(t, file)
 	if p := file.Check(file.Newest(), []string{"v0.1.0"}); len(p) > 0 {
-		t.Errorf("a new file has problems: %v", p)
+		t.Errorf("the new file has problems: %v", p)
 	}
-	// The new file says that its order is newest first.
+	// A comment in the new file says that its order is newest first.
 	next, err := file.Add("v0.2.0", "v1beta2")
 	if err != nil || next.Series()[0].Minor != 2 {
 		t.Errorf("the second series isn't first: %v", err)
 	}
 	if _, err := metadata.New("metadata.yaml", "0.1.0", "v1beta1"); err == nil {
-		t.Error("a version without v was taken")
+		t.Error("New accepted a version without v")
 	}
 	var unknown *metadata.ContractError
 	for _, contract := range []string{"v2", "v1alpha4"} {

@@ -18,7 +18,7 @@ func short(problems []metadata.Problem) []string {
 	return all
 }
 
-// check checks a file as that of a release of its newest series.
+// check returns the problems of a file as part of a release of its newest series.
 func check(file *metadata.File, tags []string) []metadata.Problem {
 	return file.Check(file.Newest(), tags)
 }
@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 			list("0.1 v1beta1", "0.3 v1beta2"), []string{"v0.1.0", "v0.2.10", "v0.2.9", "v0.2.0-rc.1", "v0.3.0"},
 			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.1 to v0.2.10 (3 tags) are tagged: clusterctl refuses to install it, and refuses every upgrade plan of users of this series and older ones: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.2.10 --contract v1beta1"},
 		},
-		"the one before the newest was dropped": {
+		"the second newest was dropped": {
 			list("0.5 v1beta1"), []string{"v0.5.0", "v0.4.8", "v0.3.0"},
 			[]string{
 				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract in the labels of its CRDs: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
@@ -104,13 +104,13 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := short(check(parse(t, test.text), test.tags)); !slices.Equal(got, test.want) {
-				t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+				t.Errorf("problems =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
 	}
 }
 
-// TestCheckIsCleanAfterAdd follows the fix of a missing series, which removes the problem.
+// TestCheckIsCleanAfterAdd checks that the suggested fixes of missing series remove all problems.
 func TestCheckIsCleanAfterAdd(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.2.0", "v0.3.0-alpha.1", "v1.0.0"}
 	file := parse(t, list("0.2 v1beta1"))
@@ -118,23 +118,23 @@ func TestCheckIsCleanAfterAdd(t *testing.T) {
 		_, arguments, found := strings.Cut(check(file, tags)[0].Fix, "--version ")
 		version, contract, both := strings.Cut(arguments, " --contract ")
 		if !found || !both {
-			t.Fatalf("no command in %v", check(file, tags)[0])
+			t.Fatalf("the fix has no command: %v", check(file, tags)[0])
 		}
 		next, err := file.Add(version, contract)
 		if err != nil || next == file {
-			t.Fatalf("adding %s changed nothing: %v", version, err)
+			t.Fatalf("adding %s did not change the file: %v", version, err)
 		}
 		file = next
 	}
 	if len(file.Series()) != 4 {
-		t.Errorf("series are %v", file.Series())
+		t.Errorf("series = %v, want 4", file.Series())
 	}
 }
 
 func TestCheckPrevious(t *testing.T) {
 	previous := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.3 v1beta2"))
 	if got := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.4 v1beta2")).CheckPrevious(previous, nil); got != nil {
-		t.Errorf("problems are %v", got)
+		t.Errorf("problems = %v, want none", got)
 	}
 	want := []string{
 		"warning series-dropped 3: series v0.1 with contract v1alpha4 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.1.0 --contract v1alpha4",
@@ -142,12 +142,12 @@ func TestCheckPrevious(t *testing.T) {
 		"error series-contract-changed 4: series v0.3 had contract v1beta1 before and has v1beta2 now: clusterctl plans upgrades with the newest file, so it assumes a wrong contract for published releases of the series: restore it, and release the change of contract as a new minor version",
 	}
 	if got := short(parse(t, list("0.3 v1beta2")).CheckPrevious(previous, nil)); !slices.Equal(got, want) {
-		t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("problems =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// TestCheckPreviousGoesByTags: a series that was listed ahead of its first release may change until it is released.
-func TestCheckPreviousGoesByTags(t *testing.T) {
+// TestCheckPreviousWithTags checks that a series that is listed before its first release may change until then.
+func TestCheckPreviousWithTags(t *testing.T) {
 	previous := parse(t, list("0.4 v1beta1", "0.3 v1beta1", "0.2 v1beta1"))
 	file := parse(t, list("0.4 v1beta2", "0.2 v1beta1"))
 	for _, test := range []struct {
@@ -165,7 +165,7 @@ func TestCheckPreviousGoesByTags(t *testing.T) {
 			got = append(got, p.ID)
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("with tags %v the problems are %v, expected %v", test.tags, got, test.want)
+			t.Errorf("with tags %v: problems = %v, want %v", test.tags, got, test.want)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestTable(t *testing.T) {
 	file := parse(t, list("0.1 v1alpha4", "0.10 v1beta1", "0.2 v1beta2"))
 	want := "SERIES  CONTRACT\nv0.1    v1alpha4\nv0.10   v1beta1\nv0.2    v1beta2\n"
 	if got := file.Table(nil); got != want {
-		t.Errorf("table is\n%s\nexpected\n%s", got, want)
+		t.Errorf("table =\n%s\nwant\n%s", got, want)
 	}
 	want = `SERIES  CONTRACT  TAGS
 v0.1    v1alpha4  v0.1.0-alpha.0 to v0.1.10 (4 tags)
@@ -186,11 +186,11 @@ v0.4    missing   v0.4.0 to v0.4.1 (2 tags)
 	tags := []string{"v0.1.9", "v0.1.10", "v0.1.0", "v0.10.0", "v0.1.0-alpha.0", "v0.4.1", "v1.0.0-rc.0", "v0.4.0", "v0.4.0", "docs"}
 	for range 3 {
 		if got := file.Table(tags); got != want {
-			t.Errorf("table is\n%s\nexpected\n%s", got, want)
+			t.Errorf("table =\n%s\nwant\n%s", got, want)
 		}
 		slices.Reverse(tags)
 	}
 	if got := file.Table([]string{}); !strings.Contains(got, "TAGS\nv0.1    v1alpha4  -\n") {
-		t.Errorf("table without a tag is\n%s", got)
+		t.Errorf("table without tags =\n%s\nwant \"-\" for v0.1", got)
 	}
 }

@@ -37,27 +37,27 @@ func readByClusterctl(t testing.TB, data []byte) (*clusterctlv1.Metadata, error)
 	return opened.Metadata(version).Get(t.Context())
 }
 
-// mustAgree fails where clusterctl reads other series in a file than Parse did.
+// mustAgree fails the test if clusterctl reads other series from a file than Parse.
 func mustAgree(t testing.TB, file *metadata.File) {
 	t.Helper()
 	read, err := readByClusterctl(t, file.Data)
 	if err != nil {
-		t.Fatalf("clusterctl refuses what Parse took: %v\n%s", err, file.Data)
+		t.Fatalf("clusterctl refuses a file that Parse accepts: %v\n%s", err, file.Data)
 	}
 	series := file.Series()
 	if len(read.ReleaseSeries) != len(series) {
-		t.Fatalf("clusterctl reads %d series, Parse %d", len(read.ReleaseSeries), len(series))
+		t.Fatalf("Parse reads %d series, want clusterctl's %d", len(series), len(read.ReleaseSeries))
 	}
 	for i, s := range read.ReleaseSeries {
 		if s.Major != series[i].Major || s.Minor != series[i].Minor || s.Contract != series[i].Contract {
-			t.Errorf("series %d: clusterctl reads %v, Parse %v", i, s, series[i])
+			t.Errorf("series %d: Parse reads %v, want clusterctl's %v", i, series[i], s)
 		}
 	}
 }
 
 const head = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
 
-// TestParseAgreesWithClusterctl compares Parse with clusterctl for texts on which both agree.
+// TestParseAgreesWithClusterctl checks that Parse and clusterctl accept the same texts.
 func TestParseAgreesWithClusterctl(t *testing.T) {
 	for name, test := range map[string]struct {
 		text   string
@@ -100,11 +100,11 @@ func TestParseAgreesWithClusterctl(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, refused := readByClusterctl(t, []byte(test.text))
 			if (refused == nil) != test.accept {
-				t.Errorf("clusterctl accepts it: %v, expected %v: %v", refused == nil, test.accept, refused)
+				t.Errorf("clusterctl accepts the text: %v, want %v: %v", refused == nil, test.accept, refused)
 			}
 			file, err := metadata.Parse("metadata.yaml", []byte(test.text))
 			if (err == nil) != test.accept {
-				t.Fatalf("Parse accepts it: %v, expected %v: %v", err == nil, test.accept, err)
+				t.Fatalf("Parse accepts the text: %v, want %v: %v", err == nil, test.accept, err)
 			}
 			if err == nil {
 				mustAgree(t, file)
@@ -113,9 +113,9 @@ func TestParseAgreesWithClusterctl(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsOfWhatClusterctlReads: Check warns about texts that clusterctl accepts but reads differently than
-// intended, or that only some versions accept.
-func TestCheckWarnsOfWhatClusterctlReads(t *testing.T) {
+// TestCheckWarnsOfAcceptedTexts checks that Check warns about texts that clusterctl accepts but reads differently
+// than intended, or that only some versions accept.
+func TestCheckWarnsOfAcceptedTexts(t *testing.T) {
 	const entry = "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n"
 	for name, test := range map[string]struct {
 		text string
@@ -145,14 +145,14 @@ func TestCheckWarnsOfWhatClusterctlReads(t *testing.T) {
 			mustAgree(t, file)
 			problems := check(file, nil)
 			if len(problems) == 0 || problems[0].ID != test.id || problems[0].Severity != metadata.SeverityWarning || problems[0].Line == 0 {
-				t.Errorf("problems are %v, expected a warning %s", short(problems), test.id)
+				t.Errorf("problems = %v, want a warning %s", short(problems), test.id)
 			}
 		})
 	}
 }
 
-// TestContractsAgreeWithClusterctl: clusterctl's own client accepts the contracts of the newest series that Check
-// accepts, and no others.
+// TestContractsAgreeWithClusterctl checks that Check and clusterctl's own client accept the same contracts of the
+// newest series.
 func TestContractsAgreeWithClusterctl(t *testing.T) {
 	const version = "v0.1.0"
 	for _, contract := range append(metadata.KnownContracts(), "v1beta3", "") {
@@ -177,7 +177,7 @@ func TestContractsAgreeWithClusterctl(t *testing.T) {
 		}
 		_, refused := c.GenerateProvider(t.Context(), "test:"+version, clusterctlv1.InfrastructureProviderType, client.ComponentsOptions{})
 		if problems := check(parse(t, text), nil); (len(problems) > 0) != (refused != nil) {
-			t.Errorf("contract %q: clusterctl says %v, and the problems are %v", contract, refused, short(problems))
+			t.Errorf("contract %q: clusterctl returns %v, the problems are %v", contract, refused, short(problems))
 		}
 	}
 }

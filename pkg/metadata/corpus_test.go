@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// corpus returns the metadata.yaml of real providers by path, or ends the test if there are none.
+// corpus returns the metadata.yaml files of real providers by path, and fails the test if there are none.
 func corpus(t testing.TB) map[string][]byte {
 	t.Helper()
 	dir := pinned.Corpus(t)
@@ -59,16 +59,16 @@ func TestAddToCorpus(t *testing.T) {
 				mustAgree(t, added)
 				lines, ok := onlyInserted(data, added.Data)
 				if !ok || strings.Count(lines, "\n") != 3 || strings.Contains(lines, "#") || !strings.Contains(lines, "contract: v1beta2") {
-					t.Errorf("%s: what was added isn't three lines: %q", version, lines)
+					t.Errorf("%s: Add inserted %q, want three lines", version, lines)
 				}
 				if strings.Contains(string(data), "\r\n") && strings.Count(lines, "\r\n") != 3 {
-					t.Errorf("%s: line breaks are not those of the file: %q", version, lines)
+					t.Errorf("%s: Add inserted %q, want the line breaks of the file", version, lines)
 				}
 				if p := added.Check(added.Newest(), nil); slices.ContainsFunc(p, func(p metadata.Problem) bool { return p.ID != metadata.ProblemKind }) {
-					t.Errorf("%s: problems afterwards: %v", version, p)
+					t.Errorf("%s: problems after Add: %v", version, p)
 				}
 				if again, err := added.Add(version, "v1beta2"); err != nil || again != added {
-					t.Errorf("%s: adding it again changes the file: %v", version, err)
+					t.Errorf("%s: adding the series again changes the file: %v", version, err)
 				}
 			}
 		})

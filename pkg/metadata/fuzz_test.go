@@ -10,7 +10,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// seed gives the fuzzer the texts of the other tests to begin with.
+// seed adds the texts of the other tests to the fuzzer's corpus.
 func seed(f *testing.F, add func(text string)) {
 	f.Helper()
 	for _, test := range addCases {
@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		file, err := metadata.Parse("metadata.yaml", data)
 		if err != nil {
 			if len(ids(t, err)) == 0 || err.Error() == "" {
-				t.Fatalf("an error without a problem: %#v", err)
+				t.Fatalf("the error has no problem: %#v", err)
 			}
 			return
 		}
@@ -38,16 +38,16 @@ func FuzzParse(f *testing.F) {
 		newest := file.Newest()
 		if newest.Major >= 0 && newest.Minor >= 0 {
 			if _, err := file.Contract(fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor)); err != nil {
-				t.Fatalf("no contract for the newest series: %v", err)
+				t.Fatalf("the newest series has no contract: %v", err)
 			}
 		}
 		for _, p := range file.Check(newest, []string{"v0.1.0", "v1.0.0-rc.0", "v1.2.3", "x"}) {
 			if p.ID == "" || p.Severity == "" || p.Line < 0 || p.Message == "" || p.Fix == "" {
-				t.Fatalf("a problem with something missing: %+v", p)
+				t.Fatalf("the problem has empty fields: %+v", p)
 			}
 		}
 		if file.Table([]string{"v0.1.0"}) == "" {
-			t.Fatal("no table")
+			t.Fatal("the table is empty")
 		}
 	})
 }
@@ -69,7 +69,7 @@ func FuzzAdd(f *testing.F) {
 			var style *metadata.StyleError
 			var changed *metadata.ContractChangedError
 			if !errors.As(err, &style) && !errors.As(err, &changed) {
-				t.Fatalf("an error without a type: %v", err)
+				t.Fatalf("error = %v, want a *StyleError or a *ContractChangedError", err)
 			}
 			return
 		}
@@ -77,7 +77,7 @@ func FuzzAdd(f *testing.F) {
 			return
 		}
 		if _, ok := onlyInserted(data, added.Data); !ok {
-			t.Fatalf("more was changed than added:\n%q\n%q", data, added.Data)
+			t.Fatalf("Add changed more than it inserted:\n%q\n%q", data, added.Data)
 		}
 		mustAgree(t, added)
 		rest := slices.DeleteFunc(added.Series(), func(s metadata.Series) bool {
@@ -87,10 +87,10 @@ func FuzzAdd(f *testing.F) {
 			return a.Major == b.Major && a.Minor == b.Minor && a.Contract == b.Contract
 		})
 		if !same || len(added.Series()) != len(file.Series())+1 {
-			t.Fatalf("series were %v and are %v", file.Series(), added.Series())
+			t.Fatalf("series = %v, want v%d.%d in addition to %v", added.Series(), major, minor, file.Series())
 		}
 		if again, err := added.Add(version, "v1beta2"); err != nil || again != added {
-			t.Fatalf("adding it again changes the file: %v", err)
+			t.Fatalf("adding the series again changes the file: %v", err)
 		}
 	})
 }

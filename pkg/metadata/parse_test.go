@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// ids returns the ids of the problems in an error of Parse.
+// ids returns the IDs of the problems in an error of Parse.
 func ids(t testing.TB, err error) []metadata.ProblemID {
 	t.Helper()
 	if err == nil {
@@ -22,12 +22,12 @@ func ids(t testing.TB, err error) []metadata.ProblemID {
 	var all []metadata.ProblemID
 	for _, p := range parseError.Problems {
 		if p.Severity == "" || p.Message == "" || p.Fix == "" {
-			t.Errorf("problem without severity, message or fix: %+v", p)
+			t.Errorf("the problem has no severity, message or fix: %+v", p)
 		}
 		all = append(all, p.ID)
 	}
 	if !slices.ContainsFunc(parseError.Problems, func(p metadata.Problem) bool { return p.Severity == metadata.SeverityError }) {
-		t.Errorf("no problem is an error: %v", err)
+		t.Errorf("no problem has severity error: %v", err)
 	}
 	return all
 }
@@ -41,7 +41,7 @@ func parse(t testing.TB, text string) *metadata.File {
 	return file
 }
 
-// list returns a metadata.yaml with a series a line, such as "1.2 v1beta1".
+// list returns a metadata.yaml with the given series, such as "1.2 v1beta1".
 func list(series ...string) string {
 	var text strings.Builder
 	text.WriteString(head + "releaseSeries:\n")
@@ -53,7 +53,7 @@ func list(series ...string) string {
 	return text.String()
 }
 
-func TestParseSaysWhereAndWhat(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"empty": {"", "m.yaml: the file is empty: begin with `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3`, `kind: Metadata` and a list `releaseSeries`"},
 		"misspelt": {
@@ -76,7 +76,7 @@ func TestParseSaysWhereAndWhat(t *testing.T) {
 			_, err := metadata.Parse("m.yaml", []byte(test.text))
 			ids(t, err)
 			if err == nil || err.Error() != test.want {
-				t.Errorf("error is\n%v\nexpected\n%s", err, test.want)
+				t.Errorf("error =\n%v\nwant\n%s", err, test.want)
 			}
 		})
 	}
@@ -85,10 +85,10 @@ func TestParseSaysWhereAndWhat(t *testing.T) {
 func TestSyntaxErrorNamesTheLine(t *testing.T) {
 	_, err := metadata.Parse("m.yaml", []byte(head+"releaseSeries:\n- major: 1\n   minor: 2\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), "m.yaml:") || !strings.Contains(err.Error(), "the file isn't YAML: ") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error = %v, want one that the file isn't YAML", err)
 	}
 	if got := ids(t, err); len(got) != 1 || got[0] != metadata.ProblemParse {
-		t.Errorf("problems are %v", got)
+		t.Errorf("problems = %v, want %v", got, metadata.ProblemParse)
 	}
 }
 
@@ -102,11 +102,11 @@ func TestSeries(t *testing.T) {
 	got := file.Series()
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("series %d is %+v, expected %+v", i, got[i], want[i])
+			t.Errorf("series %d = %+v, want %+v", i, got[i], want[i])
 		}
 	}
 	if newest := file.Newest(); newest != want[1] {
-		t.Errorf("newest is %v", newest)
+		t.Errorf("Newest() = %v, want %v", newest, want[1])
 	}
 	for version, series := range map[string]string{
 		"v1.2.0": "v1.2", "v1.2.77": "v1.2", "1.2.0": "v1.2", "v1.10.0-rc.0": "v1.10", "v1.10.0+build": "v1.10",
@@ -114,11 +114,11 @@ func TestSeries(t *testing.T) {
 	} {
 		s, ok := file.SeriesFor(version)
 		if ok != (series != "") || (ok && s.String() != series) {
-			t.Errorf("series of %s is %s %v, expected %q", version, s, ok, series)
+			t.Errorf("SeriesFor(%q) = %s, %v, want %q", version, s, ok, series)
 		}
 	}
 	if typed := file.Metadata(); len(typed.ReleaseSeries) != 3 || typed.Kind != "Metadata" {
-		t.Errorf("clusterctl's form is %+v", typed)
+		t.Errorf("Metadata() = %+v, want kind Metadata with 3 series", typed)
 	}
 }
 
@@ -126,10 +126,10 @@ func TestContract(t *testing.T) {
 	text := list("0.1 v1beta1", "0.2 v1beta2")
 	file := parse(t, text)
 	if contract, err := file.Contract("v0.1.7"); err != nil || contract != "v1beta1" {
-		t.Errorf("contract is %q, %v", contract, err)
+		t.Errorf("Contract(v0.1.7) = %q, %v, want v1beta1", contract, err)
 	}
 	if _, err := file.Contract("0.1.7"); err == nil {
-		t.Error("a version without v was taken")
+		t.Error("Contract accepted a version without v")
 	}
 	_, err := file.Contract("v0.3.0-rc.0")
 	var missing *metadata.NoSeriesError
@@ -138,7 +138,7 @@ func TestContract(t *testing.T) {
 	}
 	want := "metadata.yaml has no release series for v0.3.0-rc.0, only for v0.1, v0.2: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that includes it fails: add the series, with the contract in the labels of the release's CRDs: clusterctl release metadata add --version v0.3.0-rc.0 --contract v1beta2"
 	if err.Error() != want {
-		t.Errorf("error is\n%v\nexpected\n%s", err, want)
+		t.Errorf("error =\n%v\nwant\n%s", err, want)
 	}
 	for path, command := range map[string]string{
 		"./metadata.yaml":        "clusterctl release metadata add --version v0.0.1 --contract v1beta1",
@@ -150,7 +150,7 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := elsewhere.Contract("v0.0.1"); !errors.As(err, &missing) || missing.Command != command {
-			t.Errorf("command for %s is %q, expected %q", path, missing.Command, command)
+			t.Errorf("command for %s = %q, want %q", path, missing.Command, command)
 		}
 	}
 	if _, err := file.Contract("v99999999999.0.0"); !errors.As(err, &missing) {

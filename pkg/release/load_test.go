@@ -37,16 +37,16 @@ func TestParse(t *testing.T) {
 	}
 	p := config.Providers[0]
 	if got, want := p.Provider().Label(), "infrastructure-demo"; got != want {
-		t.Errorf("label is %q, want %q", got, want)
+		t.Errorf("label = %q, want %q", got, want)
 	}
 	if got, want := config.MetadataPath(p), "metadata.yaml"; got != want {
-		t.Errorf("metadata is %q, want %q", got, want)
+		t.Errorf("metadata path = %q, want %q", got, want)
 	}
 	if got, want := p.Templates[1].As, "cluster-template-ha.yaml"; got != want {
-		t.Errorf("the second template is %q, want %q", got, want)
+		t.Errorf("name of the second template = %q, want %q", got, want)
 	}
 	if got, want := p.SampleValues[0].Values["WORKER_MACHINE_COUNT"], "1"; got != want {
-		t.Errorf("the sample value is %q, want %q", got, want)
+		t.Errorf("sample value = %q, want %q", got, want)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestParseRefuses(t *testing.T) {
 		{"path out of the tree", replace("config/default", "../config"), []string{`f.yaml:6:14: providers[0].kustomize: "../config" is outside of the tree`}},
 		{"absolute path", replace("config/default", "/config"), []string{`f.yaml:6:14: providers[0].kustomize: "/config" is outside of the tree`}},
 		{"the core provider's name", replace("name: demo", "name: cluster-api"), []string{"f.yaml:4:9: providers[0].name: provider \"cluster-api\" of type InfrastructureProvider"}},
-		{"two alike", goodConfig + "- name: demo\n  type: InfrastructureProvider\n  kustomize: b\n", []string{"f.yaml:21:9: providers[1].name: providers[0] is already infrastructure-demo"}},
+		{"the same provider twice", goodConfig + "- name: demo\n  type: InfrastructureProvider\n  kustomize: b\n", []string{"f.yaml:21:9: providers[1].name: providers[0] is already infrastructure-demo"}},
 		{"duplicate key", replace("  kustomize: config", "  name: demo\n  kustomize: config"), []string{`line 6: mapping key "name" already defined at line 4`}},
 		{"no YAML", "a: [", []string{"f.yaml: line 1"}},
 		{"a second document", goodConfig + "---\na: b\n", []string{"more than one YAML document"}},
@@ -86,11 +86,11 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(tc.text))
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("error = nil")
 			}
 			var typed *ConfigError
 			if !errors.As(err, &typed) {
-				t.Errorf("error isn't a ConfigError: %T", err)
+				t.Errorf("error is a %T, want a *ConfigError", err)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
@@ -104,7 +104,7 @@ func TestParseRefuses(t *testing.T) {
 func TestLoadWithoutFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), ConfigFile))
 	if !errors.Is(err, ErrNoConfig) || !strings.Contains(err.Error(), "release init") {
-		t.Errorf("error is %v, want ErrNoConfig with what to do", err)
+		t.Errorf("error = %v, want ErrNoConfig with advice to run release init", err)
 	}
 }
 
@@ -115,10 +115,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		config, err := Parse("f.yaml", data)
 		if (config == nil) == (err == nil) {
-			t.Fatalf("config %v and error %v", config, err)
+			t.Fatalf("config = %v, error = %v, want exactly one of them", config, err)
 		}
 		if err == nil && len(config.Providers) == 0 {
-			t.Fatal("accepted without a provider")
+			t.Fatal("Parse accepted a file without a provider")
 		}
 	})
 }
@@ -140,15 +140,15 @@ func TestParseLabel(t *testing.T) {
 			continue
 		}
 		if got := p.Name + " " + string(p.Type) + " " + p.ComponentsFile(); got != want {
-			t.Errorf("%s is %q, want %q", label, got, want)
+			t.Errorf("ParseLabel(%q) = %q, want %q", label, got, want)
 		}
 		if p.Label() != label {
-			t.Errorf("%s comes back as %s", label, p.Label())
+			t.Errorf("Label() = %q, want %q", p.Label(), label)
 		}
 	}
 	for _, label := range []string{"", "helm", "infrastructure-", "infrastructure-Docker", "cert-manager"} {
 		if _, err := ParseLabel(label); err == nil {
-			t.Errorf("%q was taken for a label", label)
+			t.Errorf("ParseLabel(%q) returned no error", label)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestParseVersion(t *testing.T) {
 	}
 	for bad, want := range map[string]string{"0.1.0": "write v0.1.0", "v1": "isn't a semantic version", "": "isn't a semantic version", "v1.2.3.4": "isn't a semantic version", "latest": "isn't a semantic version", "v01.2.3": "isn't a semantic version"} {
 		if _, err := ParseVersion(bad); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error is %v, want %q", bad, err, want)
+			t.Errorf("ParseVersion(%q): error = %v, want %q", bad, err, want)
 		}
 	}
 }
@@ -199,14 +199,14 @@ func TestRead(t *testing.T) {
 			names = append(names, r.String())
 		}
 		if got := strings.Join(names, ", "); got != want {
-			t.Errorf("%q holds %q, want %q", path, got, want)
+			t.Errorf("Read(%q) = %q, want %q", path, got, want)
 		}
 	}
 	if _, err := Read(filepath.Join(root, "cert-manager")); !errors.Is(err, ErrNoRelease) {
-		t.Errorf("a folder without releases: %v, want ErrNoRelease", err)
+		t.Errorf("folder without releases: error = %v, want ErrNoRelease", err)
 	}
 	write("infrastructure-demo/v0.1.0/sub/x", "x")
 	if _, err := Read(root); err == nil || !strings.Contains(err.Error(), "no folders below the version") {
-		t.Errorf("a folder in a version folder: %v", err)
+		t.Errorf("folder in a version folder: error = %v, want one that refuses it", err)
 	}
 }
