@@ -24,7 +24,7 @@ func TestGraph(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "a tree", dump: clusterDump, stdout: []string{"Owners in the namespace team of the dump", "Cluster team/a  → moved\n└─ DemoCluster team/a  → moved\n"}},
-		{name: "left behind isn't a failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: nothing links it to a Cluster"}},
+		{name: "left behind isn't a failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: it has no link to a Cluster"}},
 		{name: "SVG", dump: clusterDump + orphanDump, args: []string{"--format", "svg"}, stdout: []string{"<svg xmlns=", "× LEFT BEHIND: 1"}},
 		{name: "each object as text", dump: clusterDump + machines.String(), stdout: []string{"DemoMachine team/mxxxx  → moved"}},
 		{name: "collapsed as a picture", dump: clusterDump + machines.String(), args: []string{"--format", "svg"}, stdout: []string{"DemoMachine ×70"}},

@@ -45,10 +45,10 @@ func TestMovePlan(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "all is moved", dump: clusterDump, status: exitFine, stdout: []string{
-			"Move of the namespace team of the dump", "1  Cluster team/a      a Cluster is moved with all that belongs to it",
+			"Move of the namespace team of the dump", "1  Cluster team/a      a Cluster is moved with all its dependents",
 			"2  DemoCluster team/a  owned by Cluster team/a", "Deleted from the source: 2", "Nothing is left behind",
 		}},
-		{name: "an orphan", dump: clusterDump + orphanDump, status: exitFindings, stdout: []string{"LEFT BEHIND: 1", "DemoDisk team/lost: nothing links it to a Cluster"}},
+		{name: "an orphan", dump: clusterDump + orphanDump, status: exitFindings, stdout: []string{"LEFT BEHIND: 1", "DemoDisk team/lost: it has no link to a Cluster"}},
 		{name: "a Cluster that is paused", dump: strings.Replace(clusterDump, "spec:", "spec:\n  paused: true", 1), status: exitFindings, stdout: []string{"The move does not start now:\n  Cluster team/a: it is paused"}},
 		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the plan is incomplete"}},
 		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"set --namespace to one of other (Clusters: 1, objects: 2), team (Clusters: 1, objects: 2)"}},

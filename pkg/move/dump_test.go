@@ -111,13 +111,13 @@ func TestDump(t *testing.T) {
 	}{
 		{
 			name: "a list of kubectl", files: map[string]string{"all.yaml": list},
-			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"},
+			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"},
 		},
 		{name: "documents", files: map[string]string{"all.yaml": "# a dump\n---\n" + cluster + "---\n" + object("DemoPort", "p", "2", owned)}, want: both},
 		{name: "a document in the line of its mark", files: map[string]string{"all.yaml": cluster + "--- " + jsonPort + "\n"}, want: both},
 		{
 			name: "a list that is none", files: map[string]string{"all.yaml": strings.Replace(list, "- apiVersion: infrastructure", "  apiVersion: infrastructure", 1)},
-			want: []string{"left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"}, problems: []string{"all.yaml:17: this isn't YAML: mapping key \"apiVersion\" already defined"},
+			want: []string{"left DemoPort team/lost: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"}, problems: []string{"all.yaml:17: this isn't YAML: mapping key \"apiVersion\" already defined"},
 		},
 		{name: "files in folders", files: map[string]string{"a/c.yml": cluster, "b/p.yaml": object("DemoPort", "p", "2", owned), "README.md": "no"}, want: both},
 		{name: "JSON", files: map[string]string{"c.json": jsonCluster, "Kind_team_p.yaml": jsonPort}, want: both},
@@ -132,7 +132,7 @@ func TestDump(t *testing.T) {
 		},
 		{
 			name: "truncated list", files: map[string]string{"all.yaml": list[:strings.Index(list, "kind: List")]},
-			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"}, problems: []string{"all.yaml:38: the list ends without its kind: the file is truncated"},
+			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"}, problems: []string{"all.yaml:38: the list ends without its kind: the file is truncated"},
 		},
 		{
 			name: "truncated in a text", files: map[string]string{"all.yaml": list[:strings.Index(list, "- folded")]},
@@ -156,7 +156,7 @@ func TestDump(t *testing.T) {
 		},
 		{
 			name: "a UID twice", files: map[string]string{"a.yaml": cluster, "b.yaml": object("DemoPort", "p", "1", "")},
-			want:     []string{"1 Cluster team/a", "left DemoPort team/p: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"},
+			want:     []string{"1 Cluster team/a", "left DemoPort team/p: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"},
 			problems: []string{"DemoPort team/p has the UID 1, which Cluster team/a has as well"},
 		},
 		{
@@ -166,7 +166,7 @@ func TestDump(t *testing.T) {
 		{
 			name: "CRDs", files: map[string]string{"all.yaml": cluster + "---\n" + object("DemoDisk", "d", "5", "") + "---\n" + object("DemoHidden", "h", "6", owned),
 				"crds.yaml": fmt.Sprintf(crdText, "Cluster", "cluster.x-k8s.io", "    a: b") + fmt.Sprintf(crdText, "DemoDisk", "infrastructure.cluster.x-k8s.io", "    clusterctl.cluster.x-k8s.io/move: \"\"")},
-			want: []string{"1 Cluster team/a", "1 DemoDisk team/d", "left DemoHidden team/h: its owner Cluster team/a is moved, and it is not read, as its CRD has no label clusterctl.cluster.x-k8s.io"},
+			want: []string{"1 Cluster team/a", "1 DemoDisk team/d", "left DemoHidden team/h: its owner Cluster team/a is moved, but clusterctl does not read this object: its CRD has no label clusterctl.cluster.x-k8s.io"},
 		},
 		{name: "the same twice", files: map[string]string{"a.yaml": cluster, "b.yaml": cluster}, want: []string{"1 Cluster team/a"}},
 		{name: "no objects", files: map[string]string{"a.yaml": cluster, "b.yaml": "a: b\n", "c.yaml": "# nothing\n", "d.yaml": "- a\n"}, want: []string{"1 Cluster team/a"}, problems: []string{

@@ -51,9 +51,9 @@ func (g *Graph) Members(p *Plan) []Member {
 	for i, n := range g.Nodes {
 		m := Member{Object: n.Object.Object, Fate: FateAbsent, Step: n.group}
 		if n.Virtual {
-			m.Why = "objects name it as their owner, and it was not read"
+			m.Why = "objects have it as owner, but it was not read"
 			if o, known := why.byUID[n.Object.UID]; known {
-				m.Object, m.Why = o.Object, "objects name it as their owner, and a move does not read it"
+				m.Object, m.Why = o.Object, "objects have it as owner, but a move does not read it"
 			}
 		}
 		if fate, ok := fates[m.Object]; ok {

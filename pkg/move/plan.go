@@ -110,9 +110,9 @@ func (g *Graph) moved(n *Node) Moved {
 	}
 	switch {
 	case n.isGlobal:
-		m.Kept = "it has no namespace, and others may use it"
+		m.Kept = "it is cluster-scoped, and objects outside of the move may use it"
 	case n.global != nil:
-		m.Kept = "it belongs to " + n.global.Object.String() + ", which has no namespace, and others may use it"
+		m.Kept = "it belongs to " + n.global.Object.String() + ", which is cluster-scoped, and objects outside of the move may use it"
 	case n.shouldNotDelete && n.Object.Namespace != g.Namespace:
 		m.Kept = "it is in another namespace than the one that is moved"
 	case n.shouldNotDelete && n.keptFor == n:
@@ -128,7 +128,7 @@ func (g *Graph) moved(n *Node) Moved {
 func whyMoved(n *Node) string {
 	switch {
 	case n.tenant == n && hierarchiesOfCore[n.kind] && n.byCRD:
-		return "a " + n.kind.Kind + " is moved with all that belongs to it"
+		return "a " + n.kind.Kind + " is moved with all its dependents"
 	case n.tenant == n && n.byCRD:
 		return "its CRD has the label move-hierarchy"
 	case n.tenant == n:

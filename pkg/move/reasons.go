@@ -37,18 +37,18 @@ func (r *reasons) stuck(n *Node) string {
 		switch {
 		case owner.group > 0:
 		case owner.Virtual:
-			return fmt.Sprintf("its owner %s %s, so it never gets its turn", r.name(owner), r.absent(owner, n))
+			return fmt.Sprintf("its owner %s %s, so clusterctl never creates it", r.name(owner), r.absent(owner, n))
 		case !owner.moves():
-			return fmt.Sprintf("its owner %s is not moved, as nothing links it to what is, so it never gets its turn", owner.Object)
+			return fmt.Sprintf("its owner %s is not moved, because it has no link to a moved object, so clusterctl never creates it", owner.Object)
 		}
 	}
 	if cycle := r.cycleOf(n); cycle != nil {
 		if slices.Contains(cycle, n) {
-			return "it is in a cycle of owners, none of which comes first: " + cycleText(cycle)
+			return "it is in a cycle of owners, so none of them can be created first: " + cycleText(cycle)
 		}
-		return "its owners are in a cycle, none of which comes first: " + cycleText(cycle)
+		return "its owners are in a cycle, so none of them can be created first: " + cycleText(cycle)
 	}
-	return "an owner of its owners is not moved, so it never gets its turn: " + r.chain(n)
+	return "an indirect owner is not moved, so clusterctl never creates it: " + r.chain(n)
 }
 
 // cycleText names the nodes of a cycle, the first of them at both ends.
@@ -123,7 +123,7 @@ func (r *reasons) absent(owner, of *Node) string {
 	case known && !read, !known && !read && !isOfKubernetes(owner.kind.Group):
 		return fmt.Sprintf("is of a kind that clusterctl does not read: its CRD has no label %s", clusterctlv1.ClusterctlLabel)
 	case known && o.Namespace != of.Object.Namespace:
-		return "is in another namespace, which no owner may be"
+		return "is in another namespace, which Kubernetes does not allow for owners"
 	case !read:
 		return "is of a kind that clusterctl does not read"
 	}
@@ -133,21 +133,21 @@ func (r *reasons) absent(owner, of *Node) string {
 // unlinked returns why clusterctl does not want to move an object.
 func (r *reasons) unlinked(n *Node) string {
 	if n.kind == providerKind {
-		return "it is clusterctl's own list of providers: `clusterctl init` makes that of the target"
+		return "it is an entry of clusterctl's list of providers: `clusterctl init` creates those of the target"
 	}
 	if r.g.world.Kinds[n.kind].Unknown {
-		return "nothing links it to what is moved, and the labels of its CRD, which is not here, decide"
+		return "it has no link to a moved object, and its CRD, whose labels decide, was not read"
 	}
 	if len(n.Owners) == 0 {
-		why := "nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"
+		why := "it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"
 		if n.isGlobal {
-			why = "it has no namespace, and neither it nor its CRD has a label to move it"
+			why = "it is cluster-scoped, and neither it nor its CRD has a label to move it"
 		}
 		return why
 	}
 	owner := n.Owners[0]
 	if owner.Virtual {
-		return fmt.Sprintf("its owner %s %s, and nothing else links it to what is moved", r.name(owner), r.absent(owner, n))
+		return fmt.Sprintf("its owner %s %s, and it has no other link to a moved object", r.name(owner), r.absent(owner, n))
 	}
 	return fmt.Sprintf("its owner %s is not moved either", owner.Object)
 }
@@ -170,7 +170,7 @@ func (r *reasons) notRead() []Left {
 				continue
 			}
 			left = append(left, Left{Object: o.Object, UID: o.UID, Linked: true, Why: fmt.Sprintf(
-				"its owner %s is moved, and it is not read, as its CRD has no label %s", owner.Object, clusterctlv1.ClusterctlLabel)})
+				"its owner %s is moved, but clusterctl does not read this object: its CRD has no label %s", owner.Object, clusterctlv1.ClusterctlLabel)})
 			break
 		}
 	}

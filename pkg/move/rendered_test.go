@@ -123,7 +123,7 @@ spec:
 		t.Fatal(err)
 	}
 	plan := move.Discover(t.Context(), world, "default").Plan()
-	const nothing = "nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"
+	const nothing = "it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"
 	want := []string{
 		"1 Cluster default/demo", "1 ClusterResourceSet default/addons", "1 DemoIdentity key",
 		"2 ConfigMap default/cni", "2 DemoCluster default/demo", "2 DemoMachineTemplate default/plane", "2 KubeadmControlPlane default/demo",

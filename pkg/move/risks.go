@@ -117,7 +117,7 @@ func (f *finder) cycles() {
 			reported[c] = true
 		}
 		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "remove the owner reference that closes the cycle",
-			"owner references form a cycle, so none comes first: %s: `clusterctl move` leaves these objects and all that they own behind", cycleText(cycle))
+			"owner references form a cycle, so none of these objects can be created first: %s: `clusterctl move` leaves them and their dependents behind", cycleText(cycle))
 	}
 }
 
