@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// buildTree builds the tree in a folder by its own release file.
+// buildTree builds the tree in a folder with its own release file.
 func buildTree(t *testing.T, dir string, options build.Options) (*build.Result, error) {
 	t.Helper()
 	config, err := release.Load(filepath.Join(dir, release.ConfigFile))
@@ -43,10 +43,10 @@ func TestTreeIsUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := snapshot(t, dir); !reflect.DeepEqual(before, after) {
-		t.Errorf("the tree was changed: %v, before %v", after, before)
+		t.Errorf("the build changed the tree to %v, want %v", after, before)
 	}
 	if after := contents(t, dir); !reflect.DeepEqual(bytesBefore, after) {
-		t.Error("files of the tree were changed")
+		t.Error("the build changed files of the tree")
 	}
 }
 
@@ -57,13 +57,13 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(result.Releases) != 1 || result.Releases[0].String() != "infrastructure-demo v0.1.0" {
-		t.Fatalf("built %v", result.Releases)
+		t.Fatalf("releases = %v, want infrastructure-demo v0.1.0", result.Releases)
 	}
 	if len(result.Notes) > 0 {
-		t.Errorf("notes on a tree that is as it should be: %v", result.Notes)
+		t.Errorf("notes = %v, want none", result.Notes)
 	}
 	if !reflect.DeepEqual(progress, []string{"building infrastructure-demo v0.1.0"}) {
-		t.Errorf("progress: %v", progress)
+		t.Errorf("progress = %v, want one line", progress)
 	}
 	roles := map[string]release.Role{}
 	for _, f := range result.Releases[0].Files {
@@ -79,7 +79,7 @@ func TestDemo(t *testing.T) {
 		"metadata.yaml":                  release.RoleMetadata,
 	}
 	if !maps.Equal(roles, want) {
-		t.Errorf("files are %v, want %v", roles, want)
+		t.Errorf("roles = %v, want %v", roles, want)
 	}
 	components, _ := result.Releases[0].Components()
 	if !strings.Contains(string(components.Data), "image: registry.example.com/demo/controller:v0.1.0\n") {
@@ -89,28 +89,28 @@ func TestDemo(t *testing.T) {
 
 func TestBuildErrors(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		files   map[string]string // to write over the demo tree's
-		remove  string
-		options build.Options
-		usage   bool
-		is      error
-		says    []string
+		name     string
+		files    map[string]string // added to the demo tree
+		remove   string
+		options  build.Options
+		usage    bool
+		wantErr  error
+		wantText []string
 	}{
 		{name: "unknown provider", usage: true, options: build.Options{Providers: []string{"infrastructure-other"}},
-			says: []string{"no provider infrastructure-other in", "clusterctl-release.yaml", "it has infrastructure-demo"}},
+			wantText: []string{"no provider infrastructure-other in", "clusterctl-release.yaml", "it has infrastructure-demo"}},
 		{name: "unused image", usage: true, options: build.Options{Images: map[string]string{"other": "registry.example.com/other:v1"}},
-			says: []string{"--image other=registry.example.com/other:v1", "infrastructure-demo", `no container of infrastructure-demo has an image called "other"`}},
-		{name: "no version", usage: true, options: build.Options{Version: "0.1.0"}, says: []string{`"0.1.0"`, "v0.1.0"}},
-		{name: "no metadata", remove: "metadata.yaml", is: fs.ErrNotExist,
-			says: []string{"infrastructure-demo", "metadata.yaml", "clusterctl release metadata add --version v0.1.0 --contract v1beta2 --file"}},
+			wantText: []string{"--image other=registry.example.com/other:v1", "infrastructure-demo", `no container of infrastructure-demo has an image called "other"`}},
+		{name: "no version", usage: true, options: build.Options{Version: "0.1.0"}, wantText: []string{`"0.1.0"`, "v0.1.0"}},
+		{name: "no metadata", remove: "metadata.yaml", wantErr: fs.ErrNotExist,
+			wantText: []string{"infrastructure-demo", "metadata.yaml", "clusterctl release metadata add --version v0.1.0 --contract v1beta2 --file"}},
 		{name: "no series", options: build.Options{Version: "v0.2.0"},
-			says: []string{"infrastructure-demo", "metadata.yaml", "0.2", "clusterctl release metadata add --version v0.2.0"}},
-		{name: "no kustomization", remove: "config/default", is: fs.ErrNotExist, says: []string{"config/default"}},
-		{name: "no template", remove: "templates/clusterclass-demo.yaml", is: fs.ErrNotExist, says: []string{"infrastructure-demo", "templates/clusterclass-demo.yaml"}},
+			wantText: []string{"infrastructure-demo", "metadata.yaml", "0.2", "clusterctl release metadata add --version v0.2.0"}},
+		{name: "no kustomization", remove: "config/default", wantErr: fs.ErrNotExist, wantText: []string{"config/default"}},
+		{name: "no template", remove: "templates/clusterclass-demo.yaml", wantErr: fs.ErrNotExist, wantText: []string{"infrastructure-demo", "templates/clusterclass-demo.yaml"}},
 		{name: "one name for two files", files: map[string]string{
 			"templates/flavors/dev/kustomization.yaml": "resources: [../../cluster-template.yaml]\n", "templates/cluster-template-dev.yaml": "kind: Cluster\n",
-		}, says: []string{"infrastructure-demo", `two files are called "cluster-template-dev.yaml"`}},
+		}, wantText: []string{"infrastructure-demo", `two files are called "cluster-template-dev.yaml"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := treetest.Demo(t)
@@ -122,18 +122,18 @@ func TestBuildErrors(t *testing.T) {
 			}
 			_, err := buildTree(t, dir, tc.options)
 			if err == nil {
-				t.Fatal("there is no error")
+				t.Fatal("error = nil, want an error")
 			}
 			var usage *build.UsageError
 			if errors.As(err, &usage) != tc.usage {
-				t.Errorf("a usage error is %v, want %v: %v", !tc.usage, tc.usage, err)
+				t.Errorf("is a UsageError: %v, want %v: %v", !tc.usage, tc.usage, err)
 			}
-			if tc.is != nil && !errors.Is(err, tc.is) {
-				t.Errorf("the error is not %q: %v", tc.is, err)
+			if tc.wantErr != nil && !errors.Is(err, tc.wantErr) {
+				t.Errorf("error = %v, want %v", err, tc.wantErr)
 			}
-			for _, text := range tc.says {
+			for _, text := range tc.wantText {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the error does not say %q: %v", text, err)
+					t.Errorf("the error does not contain %q: %v", text, err)
 				}
 			}
 		})
@@ -156,17 +156,18 @@ providers:
 `,
 }
 
-func TestChosenProviders(t *testing.T) {
+// TestSelectedProviders checks that only the selected providers are built, in the order of the release file.
+func TestSelectedProviders(t *testing.T) {
 	dir := treetest.Demo(t)
 	treetest.Write(t, dir, second)
 	images := map[string]string{"controller": "registry.example.com/second:dev"}
-	for _, tc := range []struct{ asked, want []string }{
+	for _, tc := range []struct{ selected, want []string }{
 		{nil, []string{"infrastructure-demo", "runtime-extension-second"}},
 		{[]string{"runtime-extension-second"}, []string{"runtime-extension-second"}},
 		{[]string{"runtime-extension-second", "infrastructure-demo"}, []string{"infrastructure-demo", "runtime-extension-second"}},
 		{[]string{"infrastructure-demo", "infrastructure-demo"}, []string{"infrastructure-demo"}},
 	} {
-		result, err := buildTree(t, dir, build.Options{Providers: tc.asked, Images: images})
+		result, err := buildTree(t, dir, build.Options{Providers: tc.selected, Images: images})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +176,7 @@ func TestChosenProviders(t *testing.T) {
 			got = append(got, r.Provider.Label())
 		}
 		if !slices.Equal(got, tc.want) {
-			t.Errorf("asked for %v: built %v, want %v", tc.asked, got, tc.want)
+			t.Errorf("selected %v: built %v, want %v", tc.selected, got, tc.want)
 		}
 	}
 }
@@ -193,11 +194,11 @@ func TestCancelledBuild(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := build.Build(ctx, source, build.Options{Config: config, Version: "v0.1.0"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("want the context's error: %v", err)
+		t.Errorf("error = %v, want the context's error", err)
 	}
 }
 
-// contents returns the mode and the bytes of all that is in a folder, but for hidden files.
+// contents returns the mode and the bytes of all files in a folder, except hidden files.
 func contents(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

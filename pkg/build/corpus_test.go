@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// corpusTrees are the source trees of the corpus with the providers that each has.
+// corpusTrees are the source trees of the corpus with their providers.
 var corpusTrees = map[string][]string{
 	"cluster-api": {"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-docker"},
 	"hetzner":     {"infrastructure-hetzner"},
@@ -33,9 +33,9 @@ var corpusTrees = map[string][]string{
 	"scaleway":    {"infrastructure-scaleway"},
 }
 
-// TestCorpusTrees builds every tree of the corpus by the release file that init writes for it. Each
-// provider must be found; its components must be what the kustomize binary gives for the same
-// folder but for what a build is there to change; and real clusterctl must read what is published.
+// TestCorpusTrees builds every tree of the corpus with the release file that init generates for it. Each provider
+// must be found; its components must equal the kustomize binary's output for the same folder, except for the
+// intended changes of a build; and the real clusterctl must accept the published release.
 func TestCorpusTrees(t *testing.T) {
 	corpus := pinned.Corpus(t)
 	for name, labels := range corpusTrees {
@@ -47,7 +47,7 @@ func TestCorpusTrees(t *testing.T) {
 			before := snapshot(t, source.Root())
 			config, result := initAndBuild(t, source)
 			if after := snapshot(t, source.Root()); !reflect.DeepEqual(before, after) {
-				t.Error("the tree was changed by looking at it or by building it")
+				t.Error("the discovery or the build changed the tree")
 			}
 			repository := t.TempDir()
 			publisher, err := publish.Open(repository, publish.Options{})
@@ -62,7 +62,7 @@ func TestCorpusTrees(t *testing.T) {
 			}
 			for i, label := range labels {
 				if i >= len(result.Releases) || result.Releases[i].Provider.Label() != label {
-					t.Errorf("%s was not found", label)
+					t.Errorf("provider %s was not found", label)
 					continue
 				}
 				components, _ := result.Releases[i].Components()
@@ -73,8 +73,8 @@ func TestCorpusTrees(t *testing.T) {
 	}
 }
 
-// initAndBuild writes a release file in memory by looking at the tree, and builds the version that
-// the tree's metadata.yaml has first.
+// initAndBuild generates a release file for the tree in memory, and builds the first version of the newest series in
+// the tree's metadata.yaml.
 func initAndBuild(t *testing.T, source *tree.Tree) (*release.Config, *build.Result) {
 	t.Helper()
 	found, err := discover.Look(t.Context(), source, discover.Watch{Building: func(string) {}, Fetching: func(string) {}})
@@ -83,7 +83,7 @@ func initAndBuild(t *testing.T, source *tree.Tree) (*release.Config, *build.Resu
 	}
 	config, err := release.Parse(release.ConfigFile, found.YAML())
 	if err != nil {
-		t.Fatalf("init wrote a release file that can't be read: %v\n%s", err, found.YAML())
+		t.Fatalf("the generated release file can't be parsed: %v\n%s", err, found.YAML())
 	}
 	data, err := source.ReadFile(config.MetadataPath(config.Providers[0]))
 	if err != nil {
@@ -111,13 +111,13 @@ func initAndBuild(t *testing.T, source *tree.Tree) (*release.Config, *build.Resu
 	}
 	for i, r := range result.Releases {
 		if differences := r.Differences(again.Releases[i]); len(differences) > 0 {
-			t.Errorf("%s: a second build gave other bytes: %v", r, differences)
+			t.Errorf("%s: a second build differs from the first: %v", r, differences)
 		}
 	}
 	return config, result
 }
 
-// The places in which a build may differ from kustomize.
+// The fields in which a build may differ from kustomize.
 var (
 	labelAdded     = regexp.MustCompile(`^metadata\.labels(\.cluster\.x-k8s\.io/provider)?$`)
 	labelRemoved   = regexp.MustCompile(`(matchLabels|spec\.selector|template\.metadata\.labels)\.cluster\.x-k8s\.io/provider$`)
@@ -126,7 +126,7 @@ var (
 	providerLabels = "cluster.x-k8s.io/provider"
 )
 
-// compareWithKustomize holds components against the kustomize binary's result, object by object.
+// compareWithKustomize compares components with the kustomize binary's output, object by object.
 func compareWithKustomize(t *testing.T, folder, label string, components []byte) {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -144,7 +144,7 @@ func compareWithKustomize(t *testing.T, folder, label string, components []byte)
 		peer, ok := want[key]
 		if !ok {
 			if object.GetKind() != "Namespace" {
-				t.Errorf("%s is not of kustomize's making", key)
+				t.Errorf("kustomize's output does not have %s", key)
 			}
 			continue
 		}
@@ -153,17 +153,17 @@ func compareWithKustomize(t *testing.T, folder, label string, components []byte)
 			case labelAdded.MatchString(path), labelRemoved.MatchString(path) && change.now == nil, imageSet.MatchString(path):
 			case serviceLabels.MatchString(path) && object.GetKind() == "Service" && peer.Object["spec"].(map[string]any)["selector"].(map[string]any)[providerLabels] != nil:
 			default:
-				t.Errorf("%s: %s was %v and is %v", key, path, change.was, change.now)
+				t.Errorf("%s: %s = %v, want kustomize's %v", key, path, change.now, change.was)
 			}
 		}
 		delete(want, key)
 	}
 	for key := range want {
-		t.Errorf("%s is lost", key)
+		t.Errorf("the components lack %s", key)
 	}
 }
 
-// objectsByKey reads the documents of a YAML file.
+// objectsByKey returns the objects of a YAML file by group, version, kind, namespace and name.
 func objectsByKey(t *testing.T, data []byte) map[string]unstructured.Unstructured {
 	t.Helper()
 	objects, err := utilyaml.ToUnstructured(data)
@@ -177,16 +177,16 @@ func objectsByKey(t *testing.T, data []byte) map[string]unstructured.Unstructure
 	return byKey
 }
 
-// change is a value before and after; nil is none.
+// change is a value before and after; nil is a missing value.
 type change struct{ was, now any }
 
-// differences returns the leaves in which two values differ, by path.
+// differences returns the fields in which two values differ, by path.
 func differences(path string, was, now any) map[string]change {
 	wasMap, ok1 := was.(map[string]any)
 	nowMap, ok2 := now.(map[string]any)
 	found := map[string]change{}
-	merge := func(more map[string]change) {
-		for k, v := range more {
+	merge := func(others map[string]change) {
+		for k, v := range others {
 			found[k] = v
 		}
 	}
@@ -222,7 +222,7 @@ func union(a, b map[string]any) map[string]bool {
 	return keys
 }
 
-// generateProvider lets real clusterctl read a release of a repository.
+// generateProvider runs the real clusterctl generate provider on a release of a repository.
 func generateProvider(t *testing.T, repository string, r *release.Release) {
 	t.Helper()
 	components, _ := r.Components()
@@ -238,11 +238,11 @@ func generateProvider(t *testing.T, repository string, r *release.Release) {
 	}
 	out := clusterctl(t, repository, environment, "generate", "provider", "--"+r.Provider.ClusterctlFlag(), r.Provider.Name+":"+r.Version)
 	if !bytes.Contains(out, []byte("kind: Deployment")) {
-		t.Errorf("clusterctl generate provider %s printed no Deployment", r)
+		t.Errorf("the output of clusterctl generate provider for %s has no Deployment", r)
 	}
 }
 
-// snapshot returns what is in a folder: names, modes, sizes and times.
+// snapshot returns the modes, sizes and times of all files in a folder, by path.
 func snapshot(t *testing.T, root string) map[string]string {
 	t.Helper()
 	entries := map[string]string{}

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// TestOwnRelease builds and publishes this repository's own provider, and lets real clusterctl read
-// its components and each flavor of its templates with every set of sample values.
+// TestOwnRelease builds and publishes this repository's own provider, and runs the real clusterctl on its components
+// and on each flavor of its templates with every set of sample values.
 func TestOwnRelease(t *testing.T) {
 	root := pinned.Root(t)
 	config, err := release.Load(filepath.Join(root, release.ConfigFile))
@@ -60,7 +60,7 @@ func TestOwnRelease(t *testing.T) {
 	}
 }
 
-// compareWithClusterctl makes sure that clusterctl changes nothing in the components but labels.
+// compareWithClusterctl checks that clusterctl changes only labels in the components.
 func compareWithClusterctl(t *testing.T, repository string, r *release.Release) {
 	out := clusterctl(t, repository, nil, "generate", "provider", "--"+r.Provider.ClusterctlFlag(), r.Provider.Name+":"+r.Version)
 	components, _ := r.Components()
@@ -75,7 +75,7 @@ func compareWithClusterctl(t *testing.T, repository string, r *release.Release) 
 	for key, object := range got {
 		ours, ok := want[key]
 		if !ok {
-			t.Errorf("clusterctl makes %s", key)
+			t.Errorf("clusterctl adds %s", key)
 			continue
 		}
 		if _, ok := object.GetLabels()[clusterctlv1.ClusterctlLabel]; !ok {
@@ -86,18 +86,18 @@ func compareWithClusterctl(t *testing.T, repository string, r *release.Release) 
 		}
 	}
 	if len(want) != len(got) {
-		t.Errorf("clusterctl gives %d objects, the release has %d", len(got), len(want))
+		t.Errorf("clusterctl prints %d objects, want %d as in the release", len(got), len(want))
 	}
 }
 
-// pruned returns an object without its empty fields: clusterctl's way through Go types adds some,
-// such as "status: {}", which say nothing.
+// pruned returns an object without its empty fields: clusterctl's conversion through Go types adds some, such as
+// "status: {}".
 func pruned(o unstructured.Unstructured) map[string]any {
 	kept, _ := prune(o.Object).(map[string]any)
 	return kept
 }
 
-// prune returns a value without what is empty, or nil if nothing is left.
+// prune returns a value without its empty fields, or nil if the result is empty.
 func prune(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -121,14 +121,14 @@ func prune(value any) any {
 		}
 		return kept
 	case string:
-		if v == "" { // clusterctl's own label among others
+		if v == "" { // such as clusterctl's own label
 			return nil
 		}
 	}
 	return value
 }
 
-// generateCluster lets clusterctl render a flavor.
+// generateCluster renders a flavor with clusterctl, and checks the namespaces and that it has one Cluster.
 func generateCluster(t *testing.T, repository string, r *release.Release, flavor string, values map[string]string) {
 	args := []string{"generate", "cluster", values["CLUSTER_NAME"], "--infrastructure", r.Provider.Name + ":" + r.Version,
 		"--kubernetes-version", values["KUBERNETES_VERSION"], "--target-namespace", values["NAMESPACE"],
@@ -151,11 +151,11 @@ func generateCluster(t *testing.T, repository string, r *release.Release, flavor
 		}
 	}
 	if clusters != 1 {
-		t.Errorf("%d Clusters, want 1", clusters)
+		t.Errorf("got %d Clusters, want 1", clusters)
 	}
 }
 
-// clusterctl runs the real one on a repository, with nothing of the user's own, and returns what it prints.
+// clusterctl runs the real clusterctl on a repository, without the user's configuration, and returns its output.
 func clusterctl(t *testing.T, repository string, environment map[string]string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), pinned.Tool(t, "clusterctl"), append(args, "--config", filepath.Join(repository, "clusterctl.yaml"))...)

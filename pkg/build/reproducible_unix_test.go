@@ -17,9 +17,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 )
 
-// TestSameBytesEverywhere builds copies of a tree in different places, at different times, with
-// different modes and under different umasks: what is written is the same, bytes and modes.
-func TestSameBytesEverywhere(t *testing.T) {
+// TestReproducibleFiles builds copies of a tree in different folders, with different times and modes, and with
+// different umasks: the bytes and modes of the written files are the same.
+func TestReproducibleFiles(t *testing.T) {
 	before := syscall.Umask(0o022)
 	defer syscall.Umask(before)
 	var first map[string]string
@@ -62,7 +62,7 @@ func TestSameBytesEverywhere(t *testing.T) {
 			first = written
 		}
 		if !reflect.DeepEqual(first, written) {
-			t.Errorf("umask %o: wrote\n%v\nand before\n%v", tc.umask, written, first)
+			t.Errorf("umask %o: files =\n%v\nwant\n%v", tc.umask, written, first)
 		}
 	}
 	for name, content := range first {
@@ -71,7 +71,7 @@ func TestSameBytesEverywhere(t *testing.T) {
 			want = "drwxr-xr-x "
 		}
 		if !strings.HasPrefix(content, want) {
-			t.Errorf("%s has the mode %s, want %s", name, content[:10], want)
+			t.Errorf("mode of %s = %s, want %s", name, content[:10], want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stepTexts returns steps as texts: what is read and written, in which line, and what for.
+// stepTexts returns the steps of a build file as texts: line, command, source, target and use.
 func stepTexts(file, text string) []string {
 	known := variables{}
 	known.collect([]byte(text))
@@ -47,8 +47,8 @@ func TestReadSteps(t *testing.T) {
 			[]string{"2 copy a.yaml > out/b.yaml unclear", "3 copy c.yaml > out/d.yaml unclear"}},
 		"variables": {"Makefile", "ROOT := $(shell pwd)\nA ?= $(ROOT)/a\nB = ${A}/b\nB += # more\nOUT ?= out # there\nA ?= no\nall:\n\tcp $(abspath $(B))/x.yaml $(OUT)/$(VERSION)/x.yaml\n",
 			[]string{"8 copy @@/a/b/x.yaml > out/@VERSION@/x.yaml unclear"}},
-		"variables that name each other": {"Makefile", "A = $(B)\nB = $(A)\nall:\n\tcp $(A)/x.yaml out/\n", []string{"4 copy @@/x.yaml > out/ unclear"}},
-		"a default of the shell":         {"a.sh", "OUT=\"${OUT:-out}\"\ncp a.yaml \"${OUT}/a.yaml\"\n", []string{"2 copy a.yaml > out/a.yaml unclear"}},
+		"variables that refer to each other": {"Makefile", "A = $(B)\nB = $(A)\nall:\n\tcp $(A)/x.yaml out/\n", []string{"4 copy @@/x.yaml > out/ unclear"}},
+		"a default of the shell":             {"a.sh", "OUT=\"${OUT:-out}\"\ncp a.yaml \"${OUT}/a.yaml\"\n", []string{"2 copy a.yaml > out/a.yaml unclear"}},
 		"a loop": {"hack/release.sh", "for f in a b; do cp \"$f/x.yaml\" \"out/x-$f.yaml\"; done\n",
 			[]string{"1 copy a/x.yaml > out/x-a.yaml release", "1 copy b/x.yaml > out/x-b.yaml release"}},
 		"a rule for many": {"Makefile", "t/%.yaml:\n\tkustomize build $* > $@\n", []string{"2 kustomize @stem@ > t/@stem@.yaml unclear"}},
@@ -69,7 +69,7 @@ func TestReadSteps(t *testing.T) {
 	}
 }
 
-// FuzzReadSteps: any text is read, and what it says never leads out of the tree.
+// FuzzReadSteps checks that any text can be read, and that its steps never lead out of the tree.
 func FuzzReadSteps(f *testing.F) {
 	f.Add("Makefile", "A = $(A)$(A)\nrelease:\n\tcp $(A)/*.yaml ../out/\n\tkustomize build .. > $@\n")
 	f.Add("hack/release.sh", "for f in a b; do cp \"$f/../../x.yaml\" '${f'; done\n")
@@ -85,7 +85,7 @@ func FuzzReadSteps(f *testing.F) {
 		}
 		for _, a := range e.released(func(string) bool { return true }) {
 			if !slices.Contains(s.all, a.file) && !slices.Contains(s.folders(), a.kustomize) || strings.Contains(a.name, "/") {
-				t.Errorf("%+v is not of the tree", a)
+				t.Errorf("%+v is not in the tree", a)
 			}
 		}
 	})

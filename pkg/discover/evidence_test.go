@@ -15,7 +15,7 @@ func series(minors ...string) string {
 	return text
 }
 
-// evidenceCases are trees that hold more than they release.
+// evidenceCases are trees that contain more than they release.
 var evidenceCases = append(lookCases[:0:0], []struct {
 	name            string
 	files           map[string]string
@@ -24,7 +24,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 	golden          bool
 }{
 	{
-		name: "a template that holds only a class is released, and said to be none",
+		name: "a template with only a class is released, with a remark",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/cluster-template.yaml":       cluster,
 			"templates/cluster-template-class.yaml": class,
@@ -33,7 +33,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		remarks: []string{"templates/cluster-template-class.yaml holds only a ClusterClass: clusterctl gives it out as a flavor, and finds no class under its name: release it once more with 'path: templates/cluster-template-class.yaml' and 'as: clusterclass-prod.yaml' under clusterClasses."},
 	},
 	{
-		name: "stale metadata is nearer",
+		name: "the nearer metadata is outdated",
 		files: map[string]string{
 			"bootstrap/config/default/kustomization.yaml": labelled("bootstrap-demo"),
 			"bootstrap/config/default/manager.yaml":       manager(image),
@@ -44,12 +44,12 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		remarks: []string{"metadata.yaml is used instead of bootstrap/metadata.yaml, which lacks its newest series"},
 	},
 	{
-		name:  "metadata beside the kustomization",
+		name:  "metadata next to the kustomization",
 		files: treetest.Clone(demo, map[string]string{"metadata.yaml": "", "config/metadata/metadata.yaml": metadata}),
 		want:  []string{strings.Replace(demoLine, "with metadata.yaml", "with config/metadata/metadata.yaml", 1)},
 	},
 	{
-		name: "metadata beside the templates, and that of tests",
+		name: "metadata next to the templates, and metadata of tests",
 		files: treetest.Clone(demo, map[string]string{
 			"metadata.yaml": "", "templates/metadata.yaml": series("1"), "test/data/metadata.yaml": series("99"), "test/e2e/metadata.yaml": series("99"),
 		}),
@@ -64,7 +64,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		want: []string{strings.Replace(demoLine, "with metadata.yaml", "with hack/release/metadata.yaml", 1)},
 	},
 	{
-		name: "the parent of config/default is what is released",
+		name: "the parent of config/default is released",
 		files: map[string]string{
 			"app/config/default/kustomization.yaml": labelled("control-plane-demo"),
 			"app/config/default/manager.yaml":       manager(image),
@@ -137,7 +137,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		doubts: []string{"skipped, because they are in folders of samples: examples/cluster.yaml"},
 	},
 	{
-		name: "flavors that the build makes and copies",
+		name: "flavors that the build generates and copies",
 		files: treetest.Clone(demo, map[string]string{
 			"flavors/small/kustomization.yaml": resources("c.yaml"), "flavors/small/c.yaml": cluster,
 			"flavors/large/kustomization.yaml": resources("c.yaml"), "flavors/large/c.yaml": cluster,
@@ -152,7 +152,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		},
 	},
 	{
-		name: "a file wins over the kustomization that makes it",
+		name: "a file takes precedence over the kustomization that generates it",
 		files: treetest.Clone(demo, map[string]string{
 			"flavors/small/kustomization.yaml": resources("c.yaml"), "flavors/small/c.yaml": cluster,
 			"templates/cluster-template.yaml": cluster,
@@ -190,7 +190,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		doubts: []string{"skipped, because they look like flavors for development: kustomize/default-dev/cluster-template.yaml"},
 	},
 	{
-		name: "folders whose names are no flavors",
+		name: "folders whose names are not flavors",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/kustomization.yaml":                     resources("cluster-template.yaml"),
 			"templates/cluster-template.yaml":                  cluster,
@@ -200,7 +200,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		want: []string{demoLine + ", templates/cluster-template.yaml, templates/cluster-template-ha as cluster-template-ha.yaml"},
 	},
 	{
-		name: "a class that is released under a name by which clusterctl does not find it",
+		name: "a class that is released under a name that clusterctl does not find",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/cluster-template.yaml": cluster, "templates/cluster-class.yaml": class, "templates/part.yaml": cluster,
 			"Makefile": "release:\n\tcp templates/cluster-* $(RELEASE_DIR)/\n",
@@ -224,7 +224,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		doubts: []string{"skipped, because they are in folders of samples: samples/one/cluster-template.yaml, samples/two/cluster-template.yaml"},
 	},
 	{
-		name: "what is made for tests and development isn't a release",
+		name: "files for tests and development are not released",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/cluster-template.yaml":    cluster,
 			"templates/cluster-template-ha.yaml": cluster,

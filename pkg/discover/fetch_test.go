@@ -15,7 +15,7 @@ func TestHostOf(t *testing.T) {
 		"https://exa mple.com/x.yaml":           "",
 	} {
 		if got := hostOf(base); got != want {
-			t.Errorf("%s: got %q, want %q", base, got, want)
+			t.Errorf("hostOf(%q) = %q, want %q", base, got, want)
 		}
 	}
 }

@@ -22,10 +22,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// quiet watches nothing.
+// quiet ignores all progress.
 var quiet = discover.Watch{Building: func(string) {}, Fetching: func(string) {}}
 
-// look looks at a tree with these files, and makes sure that what is written of it can be read.
+// look returns the result of Look for a tree with these files, and checks that its YAML can be parsed.
 func look(t *testing.T, files map[string]string) *discover.Found {
 	t.Helper()
 	source, err := tree.Open(treetest.New(t, files))
@@ -38,23 +38,23 @@ func look(t *testing.T, files map[string]string) *discover.Found {
 	}
 	config, err := release.Parse(release.ConfigFile, found.YAML())
 	if err != nil {
-		t.Fatalf("what is written can't be read: %v\n%s", err, found.YAML())
+		t.Fatalf("the YAML can't be parsed: %v\n%s", err, found.YAML())
 	}
 	for i, p := range found.Providers {
 		want := p.ProviderConfig
 		if want.Metadata == "" {
-			want.Metadata = release.MetadataFile // that it will be in once it is begun
+			want.Metadata = release.MetadataFile // the file that the user has to create
 		}
 		got := config.Providers[i]
 		got.Metadata = config.MetadataPath(got)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("what is written is not what was found: %s\n%s", diff, found.YAML())
+			t.Errorf("the YAML differs from the found providers: %s\n%s", diff, found.YAML())
 		}
 	}
 	return found
 }
 
-// summary returns what was found as lines: providers with their assets, remarks and doubts.
+// summary returns a line for each found provider, with its kustomization, metadata, images and assets.
 func summary(found *discover.Found) []string {
 	var lines []string
 	for _, p := range found.Providers {
@@ -75,12 +75,12 @@ func summary(found *discover.Found) []string {
 	return lines
 }
 
-// lookCases are trees with what must be found in them.
+// lookCases are trees with the expected results of Look.
 var lookCases = []struct {
 	name  string
 	files map[string]string
 	want  []string
-	// remarks and doubts hold a part of each, in order.
+	// remarks and doubts are parts of the expected remarks and doubts, in order.
 	remarks, doubts []string
 	golden          bool
 }{
@@ -105,7 +105,7 @@ var lookCases = []struct {
 		golden: true,
 	},
 	{
-		name: "unlabelled, and nothing tells its name",
+		name: "unlabelled, and without a known name",
 		files: map[string]string{
 			"go.mod":                           "module example.com/someone/_\n",
 			defaultPath + "kustomization.yaml": resources("manager.yaml"),
@@ -164,7 +164,7 @@ var lookCases = []struct {
 		want: []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
 	},
 	{
-		name: "another kustomization gives the same provider",
+		name: "another kustomization with the same provider",
 		files: treetest.Clone(demo, map[string]string{
 			"config/other/kustomization.yaml": labelled(demoInfra),
 			"config/other/manager.yaml":       manager(image),
@@ -258,16 +258,16 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// requireEach checks that there are as many texts as parts, each with its part.
-func requireEach(t *testing.T, what string, got, parts []string) {
+// requireEach checks that got has as many texts as parts, and that each contains its part.
+func requireEach(t *testing.T, name string, got, parts []string) {
 	t.Helper()
 	if len(got) != len(parts) {
-		t.Errorf("%d %s, want %d:\n%s", len(got), what, len(parts), strings.Join(got, "\n"))
+		t.Errorf("got %d %s, want %d:\n%s", len(got), name, len(parts), strings.Join(got, "\n"))
 		return
 	}
 	for i, part := range parts {
 		if !strings.Contains(got[i], part) {
-			t.Errorf("%s: %q does not say %q", what, got[i], part)
+			t.Errorf("%s: %q does not contain %q", name, got[i], part)
 		}
 	}
 }
@@ -291,29 +291,29 @@ func compareGolden(t *testing.T, name string, got []byte) {
 
 func TestLookNoProvider(t *testing.T) {
 	for name, tc := range map[string]struct {
-		files map[string]string
-		says  []string
+		files    map[string]string
+		wantText []string
 	}{
-		"empty":         {says: []string{"none of its 0 kustomizations"}},
-		"no Deployment": {files: map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": crd(infraGroup, "Demo")}, says: []string{"none of its 1 kustomizations"}},
+		"empty":         {wantText: []string{"none of its 0 kustomizations"}},
+		"no Deployment": {files: map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": crd(infraGroup, "Demo")}, wantText: []string{"none of its 1 kustomizations"}},
 		"no container called manager": {
-			files: map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: main")},
-			says:  []string{`a container called "manager"`},
+			files:    map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: main")},
+			wantText: []string{`a container called "manager"`},
 		},
 		"the only one does not build": {
 			files: map[string]string{
 				defaultPath + "kustomization.yaml": resources("missing.yaml"), "config/other/kustomization.yaml": resources("a.yaml"), "config/other/a.yaml": crd(infraGroup, "Demo"),
 				"Makefile": "generate:\n\ttouch config/default/missing.yaml\n",
 			},
-			says: []string{"a kustomization does not build:", "config/default does not build", "config/default/missing.yaml does not exist", "does `make generate` create it?"},
+			wantText: []string{"a kustomization does not build:", "config/default does not build", "config/default/missing.yaml does not exist", "does `make generate` create it?"},
 		},
 		"no kustomization, and a file to install": {
-			files: map[string]string{"deploy/install.yaml": manager(image), "chart/templates/install.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: {{ .Values.name }}")},
-			says:  []string{"none of its 0 kustomizations", "deploy/install.yaml has such a Deployment: write a kustomization.yaml into its folder with the line 'resources: [install.yaml]'"},
+			files:    map[string]string{"deploy/install.yaml": manager(image), "chart/templates/install.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: {{ .Values.name }}")},
+			wantText: []string{"none of its 0 kustomizations", "deploy/install.yaml has such a Deployment: write a kustomization.yaml into its folder with the line 'resources: [install.yaml]'"},
 		},
 		"a base that can't be fetched": {
-			files: map[string]string{defaultPath + "kustomization.yaml": resources("https://127.0.0.1:1/x/y//config?ref=v1")},
-			says:  []string{"config/default is not built, as its base https://127.0.0.1:1/x/y//config?ref=v1 can't be fetched", "connection refused", "put a copy of it into the tree"},
+			files:    map[string]string{defaultPath + "kustomization.yaml": resources("https://127.0.0.1:1/x/y//config?ref=v1")},
+			wantText: []string{"config/default is not built, as its base https://127.0.0.1:1/x/y//config?ref=v1 can't be fetched", "connection refused", "put a copy of it into the tree"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,14 +325,14 @@ func TestLookNoProvider(t *testing.T) {
 			}
 			_, err = discover.Look(t.Context(), source, quiet)
 			if !errors.Is(err, discover.ErrNoProvider) {
-				t.Fatalf("want ErrNoProvider: %v", err)
+				t.Fatalf("error = %v, want ErrNoProvider", err)
 			}
 			if strings.Contains(err.Error(), "accumulating resources") {
-				t.Errorf("kustomize's own words, where the reason is known: %v", err)
+				t.Errorf("the error has kustomize's own text, although the reason is known: %v", err)
 			}
-			for _, text := range append(tc.says, source.Root()) {
+			for _, text := range append(tc.wantText, source.Root()) {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the error does not say %q: %v", text, err)
+					t.Errorf("the error does not contain %q: %v", text, err)
 				}
 			}
 		})
@@ -347,11 +347,11 @@ func TestLookCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := discover.Look(ctx, source, quiet); !errors.Is(err, context.Canceled) {
-		t.Errorf("want the context's error: %v", err)
+		t.Errorf("error = %v, want the context's error", err)
 	}
 }
 
-// TestLookFetching: what is fetched is said, and each host is tried once.
+// TestLookFetching checks that fetched bases are reported, and that each host is tried once.
 func TestLookFetching(t *testing.T) {
 	t.Setenv("NO_PROXY", "127.0.0.1")
 	t.Setenv("no_proxy", "127.0.0.1")
@@ -364,7 +364,7 @@ func TestLookFetching(t *testing.T) {
 	}
 	watch := quiet
 	var fetched []string
-	watch.Fetching = func(what string) { fetched = append(fetched, what) }
+	watch.Fetching = func(base string) { fetched = append(fetched, base) }
 	found, err := discover.Look(t.Context(), source, watch)
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func TestLookFetching(t *testing.T) {
 	requireEach(t, "doubts", found.Doubts, []string{"config/one is not built, as its base " + base, "config/two is not built"})
 }
 
-// TestLookNewestTag: of two files the one with the series of the newest tag is the released one.
+// TestLookNewestTag checks that of two metadata.yaml files the one with the series of the newest tag is chosen.
 func TestLookNewestTag(t *testing.T) {
 	dir := treetest.New(t, treetest.Clone(demo, map[string]string{"metadata.yaml": series("1", "2"), "config/metadata.yaml": series("1", "3")}))
 	for _, args := range [][]string{
@@ -396,6 +396,6 @@ func TestLookNewestTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := found.Providers[0].Metadata; got != "metadata.yaml" {
-		t.Errorf("%s is taken", got)
+		t.Errorf("Metadata = %q, want metadata.yaml", got)
 	}
 }

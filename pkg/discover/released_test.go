@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// released is what a provider of a tree releases.
+// released is the release of a provider in a tree.
 type released struct {
 	// provider, kustomization and metadata are as in source-released.tsv.
 	provider, kustomization, metadata string
@@ -29,8 +29,8 @@ const (
 	dockerTemplates  = "test/infrastructure/docker/templates/"
 )
 
-// releasedByTree are the trees of the corpus. Those without build files release what names and
-// folders tell.
+// releasedByTree are the releases of the trees of the corpus. For trees without build files, names and folders
+// determine the release.
 var releasedByTree = map[string][]released{
 	"bringyourownhost": {{"infrastructure-byoh", "config/default", "metadata.yaml", []string{
 		"cluster-template-docker.yaml <- " + byohTemplates + "docker/cluster-template.yaml",
@@ -89,7 +89,7 @@ func sameNames(dir string, names ...string) []string {
 	return assets
 }
 
-// TestReleasedByTrees checks what is found in the trees of the corpus against what they release.
+// TestReleasedByTrees compares the found providers in the trees of the corpus with those that they release.
 func TestReleasedByTrees(t *testing.T) {
 	root := filepath.Join(pinned.Corpus(t), "source")
 	entries, err := os.ReadDir(root)
@@ -145,7 +145,7 @@ func assetsOf(t *testing.T, source *tree.Tree, p release.ProviderConfig) []strin
 	return assets
 }
 
-// TestReleasedTable checks that releasedByTree says what the corpus says of its trees.
+// TestReleasedTable checks that releasedByTree has the same data as the table of the corpus.
 func TestReleasedTable(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(pinned.Corpus(t), "source-released.tsv"))
 	if err != nil {
@@ -153,14 +153,14 @@ func TestReleasedTable(t *testing.T) {
 	}
 	rows := strings.Split(strings.TrimSpace(string(data)), "\n")[1:]
 	if len(rows) != 7 {
-		t.Errorf("%d rows, want 7", len(rows))
+		t.Errorf("the table has %d rows, want 7", len(rows))
 	}
 	for _, row := range rows {
 		columns := strings.Split(row, "\t")
 		if !slices.ContainsFunc(releasedByTree[columns[0]], func(r released) bool {
 			return r.provider == columns[1] && r.kustomization == columns[2] && r.metadata == columns[3] && (columns[4] == "none") == (len(r.assets) == 0)
 		}) {
-			t.Errorf("the table lacks %s", row)
+			t.Errorf("releasedByTree lacks %s", row)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 const demoLine = "infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"
 
-// templateCases are trees with templates and classes, with what must be found in them.
+// templateCases are trees with templates and classes, with the expected results of Look.
 var templateCases = append(lookCases[:0:0], []struct {
 	name            string
 	files           map[string]string
@@ -32,7 +32,7 @@ var templateCases = append(lookCases[:0:0], []struct {
 		golden: true,
 	},
 	{
-		name: "a pattern where it names just the templates",
+		name: "a pattern that matches only the templates",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/cluster-template.yaml":      cluster,
 			"templates/cluster-template-prod.yaml": cluster,
@@ -51,11 +51,11 @@ var templateCases = append(lookCases[:0:0], []struct {
 		doubts: []string{"templates/more/cluster-template.yaml would be released as cluster-template.yaml, which is templates/cluster-template.yaml"},
 	},
 	{
-		name: "names that are not the contract's",
+		name: "names that break the contract",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/my-cluster.yaml": cluster,
 			"templates/my-class.yaml":   class,
-			"config/samples/c.yaml":     cluster, // a sample is no template
+			"config/samples/c.yaml":     cluster, // a sample is not a template
 		}),
 		want: []string{demoLine},
 		doubts: []string{

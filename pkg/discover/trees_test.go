@@ -31,7 +31,7 @@ spec:
 `, image)
 }
 
-// crd returns a CRD of an API group.
+// crd returns a CRD in an API group.
 func crd(group, kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1

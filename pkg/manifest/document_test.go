@@ -32,7 +32,7 @@ func TestPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(documents) != 2 || documents[1].Index != 3 {
-		t.Fatalf("%d documents, the last being number %d; want 2 and number 3", len(documents), documents[len(documents)-1].Index)
+		t.Fatalf("%d documents, the last with index %d, want 2 and 3", len(documents), documents[len(documents)-1].Index)
 	}
 	for _, tc := range []struct {
 		document int
@@ -49,15 +49,15 @@ func TestPlace(t *testing.T) {
 	} {
 		place := documents[tc.document].Place(tc.path...)
 		if got := fmt.Sprintf("%d:%d %s", place.Line, place.Column, place.Path); got != tc.want {
-			t.Errorf("%v is at %q, want %q", tc.path, got, tc.want)
+			t.Errorf("place of %v = %q, want %q", tc.path, got, tc.want)
 		}
 	}
 	if got, want := documents[1].Place().Object.String(), "Deployment c/b"; got != want {
-		t.Errorf("the object is %q, want %q", got, want)
+		t.Errorf("object = %q, want %q", got, want)
 	}
 }
 
-// TestHostile reads what strangers may send: it ends in objects or a clear refusal, never in a crash.
+// TestHostile parses untrusted input: Parse returns objects or a SyntaxError, and never panics.
 func TestHostile(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'k'; c++ {
@@ -65,7 +65,7 @@ func TestHostile(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, text string
-		want       string // of the error, or "" for none
+		want       string // part of the error, or "" for no error
 	}{
 		{"a bomb of aliases", bomb, "f.yaml:"},
 		{"an alias of itself", "a: &a [*a]\n", "f.yaml"},
@@ -80,7 +80,7 @@ func TestHostile(t *testing.T) {
 		{"duplicate keys", "a: b\na: c\n", "f.yaml:2: mapping key \"a\" already defined at line 1"},
 		{"a list", "- a\n", "f.yaml:1: the document isn't an object"},
 		{"a text", "hello\n", "f.yaml:1: the document isn't an object"},
-		{"keys that are no texts", "1: a\ntrue: b\n", ""},
+		{"keys that are not strings", "1: a\ntrue: b\n", ""},
 		{"10,000 documents", strings.Repeat("a: b\n---\n", 10_000), ""},
 		{"too many documents", strings.Repeat("---\n", maxDocuments+2), "there are more than"},
 		{"a date", "a: 2026-01-01\n", ""},
@@ -93,32 +93,33 @@ func TestHostile(t *testing.T) {
 			var syntax *SyntaxError
 			switch {
 			case tc.want == "" && err != nil:
-				t.Errorf("error is %v, want none", err)
+				t.Errorf("error = %v, want none", err)
 			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("error is %v, want %q", err, tc.want)
+				t.Errorf("error = %v, want %q", err, tc.want)
 			case err != nil && !errors.As(err, &syntax):
-				t.Errorf("the error is a %T, want a SyntaxError", err)
+				t.Errorf("error is a %T, want a *SyntaxError", err)
 			}
 		})
 	}
 }
 
-func TestValuesAreThoseOfJSON(t *testing.T) {
+// TestValuesHaveJSONTypes checks that values have the types of decoded JSON.
+func TestValuesHaveJSONTypes(t *testing.T) {
 	documents, err := Parse("f.yaml", []byte("a: 1\nb: 2026-01-01\nc: {1: x}\nd: [1.5, 2]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := documents[0].Object.Object
 	if _, ok := o["a"].(int64); !ok {
-		t.Errorf("a number is a %T", o["a"])
+		t.Errorf("number is a %T, want an int64", o["a"])
 	}
 	if got := o["b"]; got != "2026-01-01T00:00:00Z" {
-		t.Errorf("a date is %v", got)
+		t.Errorf("date = %v, want 2026-01-01T00:00:00Z", got)
 	}
 	if got := o["c"].(map[string]any)["1"]; got != "x" {
-		t.Errorf("a field with a number for its name is %v", got)
+		t.Errorf("field with the name 1 = %v, want x", got)
 	}
-	documents[0].Object.DeepCopy() // panics on what JSON does not have
+	documents[0].Object.DeepCopy() // panics on types that JSON does not have
 }
 
 func FuzzParse(f *testing.F) {
@@ -130,7 +131,7 @@ func FuzzParse(f *testing.F) {
 		documents, err := Parse("f.yaml", data)
 		var syntax *SyntaxError
 		if err != nil && !errors.As(err, &syntax) {
-			t.Fatalf("error %T", err)
+			t.Fatalf("error is a %T, want a *SyntaxError", err)
 		}
 		for _, d := range documents {
 			d.Object.DeepCopy()

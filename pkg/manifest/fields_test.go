@@ -27,11 +27,11 @@ func TestWalk(t *testing.T) {
 	}
 	for i, path := range paths {
 		if got := manifest.At(map[string]any{"spec": value}, path...); got != strings.Split(visited[i], "=")[1] {
-			t.Errorf("at %v is %v, want that of %s", path, got, visited[i])
+			t.Errorf("At(%v) = %v, want the value of %s", path, got, visited[i])
 		}
 	}
 	if got := manifest.FieldName(paths[1]); got != "b" {
-		t.Errorf("the field of an item of b is %q", got)
+		t.Errorf("FieldName of an item of b = %q, want b", got)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestEdit(t *testing.T) {
 		return value
 	})
 	if got, want := fmt.Sprint(value), "map[a:[z] b:[[z] 1]]"; got != want {
-		t.Errorf("edited to %s, want %s", got, want)
+		t.Errorf("edited value = %s, want %s", got, want)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestReferenceOf(t *testing.T) {
 		{nil, ""},
 	} {
 		if got := manifest.ReferenceOf(tc.fields).GroupKind().String(); got != tc.want {
-			t.Errorf("%v refers to a %q, want %q", tc.fields, got, tc.want)
+			t.Errorf("ReferenceOf(%v) has kind %q, want %q", tc.fields, got, tc.want)
 		}
 	}
 }
@@ -101,16 +101,16 @@ spec: {containers: [{name: c}]}
 			for _, c := range pod.Containers() {
 				got += manifest.FieldPath(c.Path...) + " "
 				if fields, _ := manifest.At(d.Object.Object, c.Path...).(map[string]any); fields["name"] != c.Name() {
-					t.Errorf("the container %s isn't at %v", c.Name(), c.Path)
+					t.Errorf("container %s isn't at its path %v", c.Name(), c.Path)
 				}
 			}
 			got += fmt.Sprint(pod.Labels["a"])
 		}
 		if got != wants[i] {
-			t.Errorf("the pod of the %s has %s, want %s", d.Object.GetKind(), got, wants[i])
+			t.Errorf("pod of the %s = %s, want %s", d.Object.GetKind(), got, wants[i])
 		}
 	}
 	if _, ok := manifest.PodOf(unstructured.Unstructured{Object: map[string]any{}}); ok {
-		t.Error("an object without a kind has a pod")
+		t.Error("PodOf found a pod in an object without a kind")
 	}
 }

@@ -31,7 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// server is a registry in memory. Before it answers it calls intercept, which may answer itself.
+// server is a registry in memory. It calls intercept for each request, and answers it only if intercept returns
+// false.
 type server struct {
 	host      string
 	intercept atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
@@ -52,7 +53,7 @@ func startRegistry(t *testing.T) *server {
 	return s
 }
 
-// refuse lets the registry answer all requests for manifests with a status.
+// refuse makes the registry answer all requests for manifests with a status.
 func (s *server) refuse(status int) {
 	refuse := func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/manifests/") {
@@ -63,7 +64,7 @@ func (s *server) refuse(status int) {
 	s.intercept.Store(&refuse)
 }
 
-// push makes an image of random bytes for two platforms, and returns its digest.
+// push pushes an image of random bytes for two platforms, and returns its digest.
 func (s *server) push(t *testing.T, reference string) v1.Hash {
 	t.Helper()
 	index, err := random.Index(2048, 2, 2)
@@ -88,7 +89,7 @@ func (s *server) push(t *testing.T, reference string) v1.Hash {
 // site.
 type world struct {
 	source, site *server
-	// config is clusterctl's configuration of where the releases are.
+	// config is the path of clusterctl's configuration, which has the URLs of the releases.
 	config string
 	// dir is the folder of the mirror.
 	dir string
@@ -130,7 +131,8 @@ cert-manager: {url: "file://%[1]s/cert-manager/v1.2.3/cert-manager.yaml", versio
 	return w
 }
 
-// namespaced returns a Deployment of images, with a variable that has no value, and its Namespace, "" for none.
+// namespaced returns a Deployment with these images and with a variable without a value, and a Namespace unless name
+// is "".
 func namespaced(name string, images ...string) string {
 	text := ""
 	if name != "" {
@@ -158,7 +160,7 @@ func (w *world) verify(ctx context.Context) error {
 	return err
 }
 
-// must runs steps that must succeed.
+// must runs steps, and fails the test at the first error.
 func must(t *testing.T, steps ...func(context.Context) error) {
 	t.Helper()
 	for _, step := range steps {
@@ -168,8 +170,8 @@ func must(t *testing.T, steps ...func(context.Context) error) {
 	}
 }
 
-// TestSite mirrors providers, takes the folder to a site without the source, and lets clusterctl's own code make the
-// components there. The registry of the site has each image that they name, whole.
+// TestSite mirrors providers, moves the folder to a site without the source, and prepares the components there with
+// clusterctl's own code. The registry of the site has each image of the components, complete.
 func TestSite(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.fetch)
@@ -206,11 +208,12 @@ func TestSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(images) != 5 || len(m.Images) != 5 || len(m.Files) != 6 {
-		t.Fatalf("clusterctl installs %d images, the mirror has %d, and %d files: %v", len(images), len(m.Images), len(m.Files), images)
+		t.Fatalf("clusterctl installs %v, want 5 images; the mirror has %d images and %d files, want 5 and 6",
+			images, len(m.Images), len(m.Files))
 	}
 	for _, image := range images {
 		if !strings.HasPrefix(image, w.site.host+"/capi/") {
-			t.Errorf("clusterctl installs %s from elsewhere", image)
+			t.Errorf("clusterctl installs %s, want an image of the site's registry", image)
 			continue
 		}
 		ref, err := name.ParseReference(image)
@@ -227,7 +230,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// certManagerImages returns the images of cert-manager that clusterctl installs by a configuration.
+// certManagerImages returns the images of cert-manager that clusterctl installs with a configuration.
 func certManagerImages(t *testing.T, file string) []string {
 	t.Helper()
 	configuration, err := config.New(t.Context(), file)
@@ -248,56 +251,56 @@ func (emptyCluster) NewClient(context.Context) (crclient.Client, error) {
 	return fake.NewClientBuilder().Build(), nil
 }
 
-// TestFaults: each fault gives an error that says what is wrong and what to do. Without the fault the same step
-// succeeds.
+// TestFaults checks that the error of each fault contains the cause and advice, and that a failed fetch succeeds once
+// the fault is removed.
 func TestFaults(t *testing.T) {
 	const copyAgain, again = "copy the mirror again", "run `clusterctl release mirror` for it again"
 	for _, tc := range []struct {
 		name string
 		// before are the steps that succeed before the fault.
-		before []string
-		fault  func(t *testing.T, w *world)
-		step   string
-		says   []string
+		before   []string
+		fault    func(t *testing.T, w *world)
+		step     string
+		wantText []string
 	}{
 		{name: "image that the source does not have", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotFound) },
-			says: []string{"fetching the image", "/beta/controller:v0.1.0, which bootstrap-beta names", "does not have it", "docker login 127.0.0.1:"}},
-		{name: "source that wants credentials", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusForbidden) },
-			says: []string{"fetching the image", "log in with `docker login 127.0.0.1:"}},
+			wantText: []string{"fetching the image", "/beta/controller:v0.1.0, which bootstrap-beta names", "does not have it", "docker login 127.0.0.1:"}},
+		{name: "source that requires credentials", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusForbidden) },
+			wantText: []string{"fetching the image", "log in with `docker login 127.0.0.1:"}},
 		{name: "source that fails", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotImplemented) },
-			says: []string{"fetching the image", "run the same command again to continue"}},
-		{name: "folder that is not whole", step: "push", before: []string{"fetch"}, fault: removed(ManifestFile), says: []string{"is an incomplete mirror", again}},
-		{name: "cert-manager outside of the folder", step: "push", before: []string{"fetch"}, says: []string{"reading the manifest of the mirror", "not a path in the folder", copyAgain},
+			wantText: []string{"fetching the image", "run the same command again to continue"}},
+		{name: "incomplete folder", step: "push", before: []string{"fetch"}, fault: removeFile(ManifestFile), wantText: []string{"is an incomplete mirror", again}},
+		{name: "cert-manager outside of the folder", step: "push", before: []string{"fetch"}, wantText: []string{"reading the manifest of the mirror", "not a path in the folder", copyAgain},
 			fault: func(t *testing.T, w *world) {
 				edit(t, filepath.Join(w.dir, ManifestFile), `{"certManager": "../v1.2.3/cert-manager.yaml"}`)
 			}},
-		{name: "release that the manifest lacks", step: "push", before: []string{"fetch"}, says: []string{"infrastructure-alpha/v0.1.1/metadata.yaml is not in mirror.json", again},
+		{name: "release that the manifest lacks", step: "push", before: []string{"fetch"}, wantText: []string{"infrastructure-alpha/v0.1.1/metadata.yaml is not in mirror.json", again},
 			fault: func(t *testing.T, w *world) {
 				edit(t, filepath.Join(w.dir, "infrastructure-alpha/v0.1.1/metadata.yaml"), "")
 			}},
-		{name: "components that were changed", step: "push", before: []string{"fetch"}, says: []string{"bootstrap-beta/v0.1.0/bootstrap-components.yaml is missing, or is not the file", copyAgain},
+		{name: "components that were changed", step: "push", before: []string{"fetch"}, wantText: []string{"bootstrap-beta/v0.1.0/bootstrap-components.yaml is missing, or is not the file", copyAgain},
 			fault: func(t *testing.T, w *world) {
 				edit(t, filepath.Join(w.dir, "bootstrap-beta/v0.1.0/bootstrap-components.yaml"), namespaced("beta"))
 			}},
-		{name: "blob with another digest", step: "push", before: []string{"fetch"}, says: []string{"is damaged", copyAgain},
+		{name: "blob with another digest", step: "push", before: []string{"fetch"}, wantText: []string{"is damaged", copyAgain},
 			fault: func(t *testing.T, w *world) { edit(t, blobs(t, w)[0], "other") }},
-		{name: "blob that is missing", step: "push", before: []string{"fetch"}, says: []string{"is not whole: sha256:", copyAgain},
+		{name: "blob that is missing", step: "push", before: []string{"fetch"}, wantText: []string{"is not whole: sha256:", copyAgain},
 			fault: func(t *testing.T, w *world) {
 				if err := os.Remove(blobs(t, w)[0]); err != nil {
 					t.Fatal(err)
 				}
 			}},
 		{name: "site that refuses", step: "push", before: []string{"fetch"}, fault: func(_ *testing.T, w *world) { w.site.refuse(http.StatusUnauthorized) },
-			says: []string{"pushing the image", "/capi/bootstrap-beta/controller:v0.1.0", "log in with `docker login 127.0.0.1:"}},
+			wantText: []string{"pushing the image", "/capi/bootstrap-beta/controller:v0.1.0", "log in with `docker login 127.0.0.1:"}},
 		{name: "site that has another image", step: "push", before: []string{"fetch"}, fault: func(t *testing.T, w *world) { w.site.push(t, "capi/bootstrap-beta/controller:v0.1.0") },
-			says: []string{"pushing the image", "has another image under this name", "choose another path for --registry"}},
-		{name: "images that were not pushed", step: "verify", before: []string{"fetch"}, says: []string{"from its own registry", "clusterctl release mirror push"}},
+			wantText: []string{"pushing the image", "has another image under this name", "choose another path for --registry"}},
+		{name: "images that were not pushed", step: "verify", before: []string{"fetch"}, wantText: []string{"from its own registry", "clusterctl release mirror push"}},
 		{name: "image that the site lost", step: "verify", before: []string{"fetch", "push"}, fault: func(_ *testing.T, w *world) { w.site.refuse(http.StatusNotFound) },
-			says: []string{"looking up the image", "does not have it"}},
+			wantText: []string{"looking up the image", "does not have it"}},
 		{name: "image that the site replaced", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, w *world) { w.site.push(t, "capi/cert-manager/cert-manager-webhook:v1.2.3") },
-			says: []string{"/capi/cert-manager/cert-manager-webhook:v1.2.3 has the digest sha256:", "push again"}},
+			wantText: []string{"/capi/cert-manager/cert-manager-webhook:v1.2.3 has the digest sha256:", "push again"}},
 		{name: "variable that changes an image", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, _ *world) { t.Setenv("TAG", "v9.9.9") },
-			says: []string{"alpha/controller:v9.9.9", "does not have it"}},
+			wantText: []string{"alpha/controller:v9.9.9", "does not have it"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -310,17 +313,17 @@ func TestFaults(t *testing.T) {
 			}
 			err := steps[tc.step](t.Context())
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("error = nil, want an error")
 			}
-			for _, text := range tc.says {
+			for _, text := range tc.wantText {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the error does not say %q: %v", text, err)
+					t.Errorf("the error does not contain %q: %v", text, err)
 				}
 			}
 			var problems Problems
 			if tc.step == "fetch" {
 				if err := w.push(t.Context()); !errors.As(err, &problems) {
-					t.Errorf("a folder without all images is pushed: %v", err)
+					t.Errorf("pushing a folder without all images: error = %v, want Problems", err)
 				}
 				w.source.intercept.Store(nil)
 				must(t, w.fetch, w.push, w.verify)
@@ -329,7 +332,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFetchAgain: fetching again fetches no blob that is there, and replaces those that are half written.
+// TestFetchAgain checks that a second fetch fetches no existing blob, and replaces partly written ones.
 func TestFetchAgain(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.fetch)
@@ -343,7 +346,7 @@ func TestFetchAgain(t *testing.T) {
 	w.source.intercept.Store(&count)
 	must(t, w.fetch)
 	if n := fetched.Load(); n > 0 {
-		t.Errorf("fetched %d blobs again", n)
+		t.Errorf("the second fetch fetched %d blobs, want none", n)
 	}
 	for _, file := range blobs(t, w) {
 		edit(t, file, "half")
@@ -352,7 +355,7 @@ func TestFetchAgain(t *testing.T) {
 	must(t, w.fetch, w.push, w.verify)
 }
 
-// TestProviders: names of providers that can't be found.
+// TestProviders checks the errors for providers that can't be found, and for invalid registries.
 func TestProviders(t *testing.T) {
 	w := newWorld(t)
 	for provider, want := range map[string]string{
@@ -362,30 +365,31 @@ func TestProviders(t *testing.T) {
 		"infrastructure-unknown":      "infrastructure-unknown",
 	} {
 		if _, err := Fetch(t.Context(), w.dir, []string{provider}, w.config, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", provider, err)
+			t.Errorf("provider %q: error = %v, want %q", provider, err, want)
 		}
 	}
 	for _, registry := range []string{"", "capi", "https://registry.example.com", "registry.example.com/Capi"} {
 		if _, err := Push(t.Context(), w.dir, registry, func(string) {}); err == nil || !strings.Contains(err.Error(), "such as registry.example.com/capi") {
-			t.Errorf("%s: %v", registry, err)
+			t.Errorf("registry %q: error = %v, want one with an example", registry, err)
 		}
 	}
 }
 
-// TestTwins: clusterctl can't tell images of one name in two repositories of a component.
-func TestTwins(t *testing.T) {
+// TestSameNameInTwoRepositories checks the error for images of a component that have the same name in two
+// repositories: clusterctl can't distinguish them.
+func TestSameNameInTwoRepositories(t *testing.T) {
 	_, err := imagesOf(t.Context(), []component{{name: "alpha", kind: clusterctlv1.InfrastructureProviderType, version: "v0.1.0",
 		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1", "a.example.com/y/controller:v1"))}}, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "a.example.com/x and in a.example.com/y") {
-		t.Error(err)
+		t.Errorf("error = %v, want one with both repositories", err)
 	}
 }
 
-// TestCredentials: the site's registry gets the credentials of docker login, and no error shows them.
+// TestCredentials checks that the site's registry gets the credentials of docker login, and that no error shows them.
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.fetch)
-	ask := func(rw http.ResponseWriter, r *http.Request) bool {
+	requireLogin := func(rw http.ResponseWriter, r *http.Request) bool {
 		if user, password, _ := r.BasicAuth(); user == "me" && password == "right" {
 			return false
 		}
@@ -393,7 +397,7 @@ func TestCredentials(t *testing.T) {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return true
 	}
-	w.site.intercept.Store(&ask)
+	w.site.intercept.Store(&requireLogin)
 	docker := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", docker)
 	login := func(password string) {
@@ -402,25 +406,25 @@ func TestCredentials(t *testing.T) {
 	}
 	login("wrong-password")
 	if err := w.push(t.Context()); err == nil || !strings.Contains(err.Error(), "log in with `docker login 127.0.0.1:") || strings.Contains(err.Error(), "wrong-password") {
-		t.Error(err)
+		t.Errorf("error = %v, want advice to log in without the password", err)
 	}
 	login("right")
 	must(t, w.push, w.verify)
 }
 
-// TestNotRewritten: images that clusterctl does not rewrite are not mirrored, and somebody learns it.
+// TestNotRewritten checks that images that clusterctl does not rewrite are not mirrored, and are reported.
 func TestNotRewritten(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\nspec: {template: {spec: {initContainers: [{name: a, image: a.example.com/x/job:v1}]}}}\n"
 	var lines []string
 	images, err := imagesOf(t.Context(), []component{{name: "alpha", kind: clusterctlv1.InfrastructureProviderType, version: "v0.1.0",
 		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1") + job)}}, func(line string) { lines = append(lines, line) })
 	if err != nil || len(images) != 1 || len(lines) != 1 || !strings.Contains(lines[0], "infrastructure-alpha v0.1.0: the image a.example.com/x/job:v1 of Job once is not mirrored") {
-		t.Errorf("%v, %v, %v", images, lines, err)
+		t.Errorf("imagesOf = %v, %v with the lines %v, want one image and one line about Job once", images, err, lines)
 	}
 }
 
-// TestKilled kills a process that fetches, and then one that pushes, at its first, second, ... request, until it
-// succeeds. A folder is whole, and clusterctl installs from the site, after that only.
+// TestKilled kills a process that fetches, and then one that pushes, at its first, third, ... request, until it
+// succeeds. Only then is the folder complete, and can clusterctl install from the site.
 func TestKilled(t *testing.T) {
 	if step := os.Getenv("MIRROR_STEP"); step != "" {
 		w := &world{dir: os.Getenv("MIRROR_DIR"), config: os.Getenv("MIRROR_CONFIG"), site: &server{host: os.Getenv("MIRROR_SITE")}}
@@ -434,7 +438,7 @@ func TestKilled(t *testing.T) {
 			if n > 1000 {
 				t.Fatal(step, "does not succeed")
 			}
-			if w.killed(t, step, registry, n) {
+			if w.runWithKill(t, step, registry, n) {
 				if n == 1 {
 					t.Fatal(step, "was not killed")
 				}
@@ -442,15 +446,16 @@ func TestKilled(t *testing.T) {
 			}
 			var problems Problems
 			if err := w.verify(t.Context()); !errors.As(err, &problems) {
-				t.Fatalf("%s killed at request %d leaves a mirror that is verified: %v", step, n, err)
+				t.Fatalf("after %s was killed at request %d, verify returns %v, want Problems", step, n, err)
 			}
 		}
 	}
 	must(t, w.push, w.verify)
 }
 
-// killed runs a step in a process that is killed at its n-th request, and says whether it succeeded before.
-func (w *world) killed(t *testing.T, step string, registry *server, n int64) bool {
+// runWithKill runs a step in a process that is killed at its n-th request, and reports whether the step succeeded
+// before.
+func (w *world) runWithKill(t *testing.T, step string, registry *server, n int64) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -474,7 +479,8 @@ func (w *world) killed(t *testing.T, step string, registry *server, n int64) boo
 	return err == nil
 }
 
-func removed(file string) func(*testing.T, *world) {
+// removeFile returns a fault that removes a file of the mirror.
+func removeFile(file string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		t.Helper()
 		if err := os.Remove(filepath.Join(w.dir, file)); err != nil {
@@ -490,7 +496,7 @@ func edit(t *testing.T, file, text string) {
 	}
 }
 
-// blobs returns the files of the blobs of a mirror.
+// blobs returns the paths of the blobs of a mirror.
 func blobs(t *testing.T, w *world) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(w.dir, imagesFolder, "blobs", "sha256", "*"))

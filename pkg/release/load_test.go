@@ -86,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(tc.text))
 			if err == nil {
-				t.Fatal("error = nil")
+				t.Fatal("error = nil, want an error")
 			}
 			var typed *ConfigError
 			if !errors.As(err, &typed) {

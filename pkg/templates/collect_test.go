@@ -162,7 +162,7 @@ func TestCollect(t *testing.T) {
 				return
 			}
 			if err == nil {
-				t.Fatal("error = nil")
+				t.Fatal("error = nil, want an error")
 			}
 			if tc.wantErr != nil && !errors.Is(err, tc.wantErr) {
 				t.Errorf("error = %v, want %v", err, tc.wantErr)

@@ -52,7 +52,7 @@ func TestCheckSyntax(t *testing.T) {
 				return
 			}
 			if err == nil {
-				t.Fatal("error = nil")
+				t.Fatal("error = nil, want an error")
 			}
 			if !strings.HasPrefix(err.Error(), tc.place) || !strings.Contains(err.Error(), tc.wantText) {
 				t.Errorf("error = %v, want place %q and text %q", err, tc.place, tc.wantText)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// TestKustomizeServerThatNeverAnswers: a build does not wait forever, and other requests of the process
-// have the transport that they had.
-func TestKustomizeServerThatNeverAnswers(t *testing.T) {
+// TestKustomizeServerWithoutAnswer checks that a build does not wait forever for a server, and that other requests
+// of the process keep their transport.
+func TestKustomizeServerWithoutAnswer(t *testing.T) {
 	t.Setenv("NO_PROXY", "127.0.0.1")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections wait in its backlog
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections stay in its backlog
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func TestKustomizeServerThatNeverAnswers(t *testing.T) {
 	select {
 	case err := <-failed:
 		if err == nil {
-			t.Error("there is no error")
+			t.Error("error = nil, want an error")
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("the build waits for an answer")
+		t.Fatal("the build still waits for an answer after 20 seconds")
 	}
 	if http.DefaultTransport != before || before.(*http.Transport).ResponseHeaderTimeout != 0 {
 		t.Error("the build changed the transport of the whole process")

@@ -8,8 +8,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// TestFilesRead: the files that kustomize and ReadFile read are noted as what their links lead to, and
-// those that are only looked for are not.
+// TestFilesRead checks that files that kustomize and ReadFile read are recorded with the paths to which links lead,
+// and that missing files are not recorded.
 func TestFilesRead(t *testing.T) {
 	dir := treetest.New(t, map[string]string{
 		"config/kustomization.yaml": "resources: [cm.yaml, ../linked/more.yaml]\n",
@@ -30,10 +30,10 @@ func TestFilesRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := source.ReadFile("nowhere.yaml"); err == nil {
-		t.Error("there is a file nowhere.yaml")
+		t.Error("ReadFile of the missing nowhere.yaml returned no error")
 	}
 	want := []string{"config/cm.yaml", "config/kustomization.yaml", "metadata.yaml", "real/more.yaml"}
 	if got := source.FilesRead(); !slices.Equal(got, want) {
-		t.Errorf("read %q, want %q", got, want)
+		t.Errorf("FilesRead() = %q, want %q", got, want)
 	}
 }

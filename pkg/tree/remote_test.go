@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// repository makes a git repository of these files and returns its URL.
+// repository creates a git repository with these files and returns its URL.
 func repository(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(treetest.New(t, nil), "base.git")
@@ -28,8 +28,8 @@ func repository(t *testing.T, files map[string]string) string {
 	return "file://" + filepath.ToSlash(dir)
 }
 
-// TestKustomizeRemoteThatIsThere: what kustomize itself fetches lies outside of the tree, and may.
-func TestKustomizeRemoteThatIsThere(t *testing.T) {
+// TestKustomizeFetchedBase checks that a base that kustomize fetches may be outside of the tree.
+func TestKustomizeFetchedBase(t *testing.T) {
 	url := repository(t, map[string]string{"config/kustomization.yaml": list("a.yaml"), "config/a.yaml": configMap})
 	source := open(t, map[string]string{"tree/config/kustomization.yaml": list(url + "//config?ref=main")})
 	result, err := source.Kustomize("config")
@@ -39,15 +39,15 @@ func TestKustomizeRemoteThatIsThere(t *testing.T) {
 	if result.Size() != 1 {
 		t.Errorf("the result has %d objects, want 1", result.Size())
 	}
-	// A link in a clone does not lead out of the clone.
+	// A link in a clone must not lead out of the clone.
 	url = repository(t, map[string]string{"config/kustomization.yaml": list("a.yaml"), "config/a.yaml": treetest.LinkTo + "/etc/hostname"})
 	source = open(t, map[string]string{"tree/config/kustomization.yaml": list(url + "//config?ref=main")})
 	_, err = source.Kustomize("config")
 	requireError(t, err, tree.ErrOutside, "config/a.yaml", "symbolic link to /etc/hostname")
 }
 
-// TestKustomizeOthersClone: a clone that this build did not make is not in the tree.
-func TestKustomizeOthersClone(t *testing.T) {
+// TestKustomizeForeignClone checks that a build does not read a clone that it did not create.
+func TestKustomizeForeignClone(t *testing.T) {
 	temporary := treetest.New(t, nil)
 	t.Setenv("TMPDIR", temporary)
 	treetest.Write(t, temporary, map[string]string{

@@ -13,9 +13,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// TestNothingIsForgotten looks for templates that a release file leaves out in trees as projects keep
-// them: none by the release file that is written for them, and those that it names where it names none.
-func TestNothingIsForgotten(t *testing.T) {
+// TestUnnamedInCorpus checks Unnamed in source trees of real projects: the generated release file names all
+// templates, and without its entries Unnamed finds those that it named.
+func TestUnnamedInCorpus(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(pinned.Corpus(t), "source", "*"))
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("the corpus has no trees: %v", err)
@@ -38,12 +38,12 @@ func TestNothingIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forgotten, err := templates.Unnamed(source, config)
+		unnamed, err := templates.Unnamed(source, config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range forgotten {
-			t.Errorf("%s: %s is not named", filepath.Base(dir), f.Path)
+		for _, f := range unnamed {
+			t.Errorf("%s: the release file does not name %s", filepath.Base(dir), f.Path)
 		}
 		named := 0
 		for i := range config.Providers {
@@ -54,7 +54,7 @@ func TestNothingIsForgotten(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, path := range paths {
-						if !strings.Contains("/"+path, "/e2e/") { // where no template is looked for
+						if !strings.Contains("/"+path, "/e2e/") { // Unnamed skips folders of tests
 							named++
 						}
 					}
@@ -62,8 +62,8 @@ func TestNothingIsForgotten(t *testing.T) {
 			}
 			config.Providers[i].Templates, config.Providers[i].ClusterClasses = nil, nil
 		}
-		if forgotten, err = templates.Unnamed(source, config); err != nil || len(forgotten) != named {
-			t.Errorf("%s: of %d templates that nothing names, %d are found: %v, %v", filepath.Base(dir), named, len(forgotten), forgotten, err)
+		if unnamed, err = templates.Unnamed(source, config); err != nil || len(unnamed) != named {
+			t.Errorf("%s: without entries, Unnamed = %v, %v, want %d files", filepath.Base(dir), unnamed, err, named)
 		}
 		total += named
 	}
