@@ -7,7 +7,7 @@ SHELL := bash
 # The version to release: the newest series of the provider's metadata.yaml, patch 0.
 VERSION ?= $(shell awk '$$2 == "major:" {major = $$3} $$1 == "minor:" {if (major > M || (major == M && $$2 >= m)) {M = major; m = $$2}} END {print "v" M "." m ".0"}' provider/metadata.yaml)
 OUT := out
-# How long an API server may take to start: the default of 20 s is short where tests are being built beside it.
+# How long an API server may take to start: the default of 20 s is too short while other tests are compiled.
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT ?= 2m
 TOOL := hack/tools/tool
 LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
@@ -17,7 +17,7 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
+generate: ## Regenerate the generated files: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
 	go generate ./pkg/...
 	hack/generate-provider
 	go run ./hack/reference docs/reference $(VERSION)
@@ -29,7 +29,7 @@ build: ## Build the tool and the provider's manager into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/manager ./provider
 
-# Where the images are. What the release names is there only after `make push`.
+# The repository of the images. The release's images are in it only after `make push`.
 IMAGE_REPO ?= ghcr.io/clusterctl-release
 IMAGE_PLATFORMS ?= linux/amd64,linux/arm64
 MANAGER_IMAGE := cluster-api-provider-libvirt
@@ -47,11 +47,11 @@ release: ## Build the provider's release into out/release and its image into out
 
 # PREVIOUS is the previous release: the folder of a version, or the URL of a provider.
 .PHONY: changelog
-changelog: release ## Write what changed since the release PREVIOUS=<release> into docs/reference/changelog.md
+changelog: release ## Write the changes since PREVIOUS=<release> into docs/reference/changelog.md
 	hack/changelog bin/clusterctl-release "$(PREVIOUS)" $(OUT)/release/infrastructure-libvirt/$(VERSION) docs/reference/changelog.md
 
 .PHONY: stable
-stable: ## Write what docs/reference/stability.md promises of the tool as it is now, for a release
+stable: ## Write the list of what docs/reference/stability.md promises, for a release
 	UPDATE_GOLDEN=1 go test ./cmd/clusterctl-release -run '^TestStable$$' -count=1
 
 .PHONY: push
@@ -62,7 +62,7 @@ push: release ## Build the tool's image too, and push both images to IMAGE_REPO
 # SIGN_KEY=FILE signs the provenance with a private key.
 DIST_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
 .PHONY: dist
-dist: ## Make what users download of the tool into out/dist: archives, Debian packages, checksums, and more
+dist: ## Make the downloads of the tool in out/dist: archives, Debian packages, checksums, and more
 	go test ./cmd/clusterctl-release -run '^TestStable$$' -count=1 -args -stable.complete
 	go run ./hack/dist -version $(VERSION) -commit "$$(git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || true)" -epoch "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms $(DIST_PLATFORMS) -sign-key "$(SIGN_KEY)" $(OUT)/dist
 
@@ -70,13 +70,13 @@ dist: ## Make what users download of the tool into out/dist: archives, Debian pa
 clean-machine: ## Install the tool on a clean Debian in each way, without a network, and run it as clusterctl's plugin
 	go test ./hack/dist -run 'TestCleanMachine|TestForeignPrograms' -count=1 -v -timeout 60m -clean-machine
 
-# provider/test comes first: it takes the longest and waits more than it works, so others run beside it.
+# provider/test is the first: it takes the longest and waits most of the time, so that other packages run concurrently.
 .PHONY: test
-test: verify testbed ## Run all checks and tests; builds what they need once, and keeps it in a cache
+test: verify testbed ## Run all checks and tests; their tools are built once and kept in a cache
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -timeout 40m ./provider/test ./...
 
 .PHONY: testbed
-testbed: ## Build and install what the testbed is made of: a management cluster of processes, and libvirt hosts
+testbed: ## Build and install the parts of the testbed: a management cluster of processes, and libvirt hosts
 	hack/tools/libvirt
 	go run ./hack/testbed build
 
@@ -86,24 +86,24 @@ tutorial: testbed ## Run the commands of the tutorial about two KVM hosts on hos
 	go test ./provider/test -run TestTutorial -count=1 -v -timeout 60m -tutorial
 
 .PHONY: testbed-up
-testbed-up: ## Start a management cluster with the provider and three libvirt hosts, to play with
+testbed-up: ## Start a management cluster with the provider and three libvirt hosts, to try things out
 	hack/tools/libvirt
 	go build -o bin/testbed ./hack/testbed
 	bin/testbed up
 
 .PHONY: testbed-down
-testbed-down: ## Take the testbed away
+testbed-down: ## Remove the testbed
 	go build -o bin/testbed ./hack/testbed
 	bin/testbed down
 
 # KUBERNETES is a version that a module in hack/tools pins.
 KUBERNETES ?= v1.36.3
 .PHONY: node-image
-node-image: ## Make a disk image of a Kubernetes node, and print its path: KUBERNETES=v1.36.3
+node-image: ## Build a disk image of a Kubernetes node, and print its path: KUBERNETES=v1.36.3
 	go run ./hack/nodeimage -kubernetes $(KUBERNETES)
 
 .PHONY: book
-book: ## Make a book of the pages in docs, to read without a network: out/book/index.html
+book: ## Build a book of the pages in docs that needs no network: out/book/index.html
 	go run ./hack/book "$$($(TOOL) hugo)" $(OUT)/book
 
 .PHONY: book-test
@@ -136,7 +136,7 @@ race: ## Run the tests with the race detector, without those of the testbed
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -race -timeout 90m ./pkg/... ./provider/internal/...
 
 .PHONY: mutants
-mutants: ## Plant each check's defects into the provider's release and print what finds them
+mutants: ## Add each check's defects to the provider's release, and print which checks report them
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
 
 .PHONY: gitea
@@ -144,14 +144,14 @@ gitea: ## Build a real Gitea and publish to its packages and its registry, with 
 	go test ./pkg/publish -run 'TestRealGitea' -count=1 -v -timeout 60m -publish.gitea=$$($(TOOL) gitea) -publish.gitea-files=$$(cd hack/tools/gitea && go list -m -f '{{.Dir}}' code.gitea.io/gitea)
 
 .PHONY: bench
-bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, publishing to a server, machines, and pools of them
+bench: ## Measure builds, publications, checks and move plans against kustomize and clusterctl, and the provider with many machines and pools
 	go run ./hack/bench
 
-# SOAK is how long faults go on, and SEED what chooses them: 0 takes one at random and prints it.
+# SOAK is the duration of the faults, and SEED their seed: 0 chooses one at random and prints it.
 SOAK ?= 30m
 SEED ?= 0
 .PHONY: soak
-soak: ## Let everything go wrong with machines at random for SOAK=30m, and see that hosts and API agree
+soak: ## Cause random faults of machines and hosts for SOAK=30m, and compare the hosts with the API
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./provider/internal/testing/soak -run TestSoak -count=1 -v -timeout 0 -soak.duration=$(SOAK) -soak.seed=$(SEED)
 
 .PHONY: clean

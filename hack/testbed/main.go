@@ -25,7 +25,7 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "testbed", Short: "A management cluster of processes with libvirt hosts, to play with", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "testbed", Short: "A management cluster of processes with libvirt hosts, to try things out", SilenceUsage: true, SilenceErrors: true}
 	root.CompletionOptions.DisableDefaultCmd = true
 	var wanted secondOptions
 	upCommand := &cobra.Command{
