@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
@@ -63,7 +63,7 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 		second, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(), NetworkOf: bed})
 		Expect(err).ToNot(HaveOccurred())
 		DeferCleanup(second.Stop)
-		Expect(second.Init(ctx)).To(Succeed())
+		servers := releaseServers(ctx)
 		other := framework.NewClusterProxy("second", second.Kubeconfig, newScheme())
 		DeferCleanup(func() { other.Dispose(ctx) })
 		DeferCleanup(func() { // where the spec fails between the moves
@@ -74,12 +74,24 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 			}
 		})
 
-		By("Moving the cluster there")
-		moveAsPlanned(ctx, bed, second, namespace.Name, "there")
-		runsOn(other)
-		By("Moving it back")
-		moveAsPlanned(ctx, second, bed, namespace.Name, "back")
-		runsOn(management)
+		for i, server := range servers {
+			By("Installing the provider in the second management cluster from " + server.name)
+			second.ClusterctlConfig = server.config
+			if i == 0 {
+				Expect(second.Init(ctx)).To(Succeed())
+			} else {
+				_, err := second.Clusterctl(ctx, "delete", "--infrastructure=libvirt")
+				Expect(err).ToNot(HaveOccurred())
+				_, err = second.ClusterctlWith(ctx, server.environ, "init", "--infrastructure=libvirt", "--wait-providers")
+				Expect(err).ToNot(HaveOccurred())
+			}
+			By("Moving the cluster there")
+			moveAsPlanned(ctx, bed, second, namespace.Name, fmt.Sprintf("there-%d", i))
+			runsOn(other)
+			By("Moving it back")
+			moveAsPlanned(ctx, second, bed, namespace.Name, fmt.Sprintf("back-%d", i))
+			runsOn(management)
+		}
 
 		By("Upgrading the provider")
 		addRelease("v0.1.0", "v0.2.0")
@@ -149,10 +161,7 @@ type plan struct {
 
 // planOf returns what `clusterctl release move-plan --live` says of a namespace.
 func planOf(ctx context.Context, bed *testbed.Testbed, namespace string) plan {
-	root, err := pinned.FindRoot()
-	Expect(err).ToNot(HaveOccurred())
-	// `make release` has built it.
-	command := exec.CommandContext(ctx, filepath.Join(root, "bin", "clusterctl-release"), "move-plan", "--live", "--kubeconfig="+bed.Kubeconfig, "--namespace="+namespace, "--format=json")
+	command := tool(ctx, nil, "move-plan", "--live", "--kubeconfig="+bed.Kubeconfig, "--namespace="+namespace, "--format=json")
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()
