@@ -408,7 +408,7 @@ func changeAppearance(m *pairMaker, o object) {
 	}
 }
 
-// otherKinds are the kinds other than CustomResourceDefinition. A kind that stands twice is twice as likely.
+// otherKinds are the kinds other than CustomResourceDefinition. A kind that is listed twice is twice as likely.
 var otherKinds = []string{
 	"ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment", "DaemonSet", "StatefulSet", "Role", "RoleBinding",
 	"ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "PriorityClass", "RuntimeClass", "StorageClass", "CSIDriver",

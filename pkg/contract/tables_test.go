@@ -46,6 +46,7 @@ var brokenInTheField = map[string]string{
 	"infrastructure-docker DevMachinePool infra-machine-pool-initialization-completed": "deprecated",
 }
 
+// TestCorpus checks that the providers of the corpus break only the rules in brokenInTheField.
 func TestCorpus(t *testing.T) {
 	tables := corpusTables(t)
 	found := map[string]string{}
