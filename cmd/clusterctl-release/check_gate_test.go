@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/tlsproxy"
 )
 
-// edit replaces a text in a file of the working folder.
+// edit replaces a text in a file, relative to the working folder.
 func edit(t *testing.T, path, old, with string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -27,15 +27,15 @@ func edit(t *testing.T, path, old, with string) {
 	}
 }
 
-// renameRole gives the demo's ClusterRoleBinding another role, which the API server refuses in an upgrade.
+// renameRole changes the roleRef of the demo's ClusterRoleBinding, which the API server refuses in an upgrade.
 func renameRole(t *testing.T) {
 	t.Helper()
 	edit(t, "config/rbac/role.yaml", "kind: ClusterRole\nmetadata:\n  name: manager", "kind: ClusterRole\nmetadata:\n  name: controller")
 	edit(t, "config/rbac/role_binding.yaml", "kind: ClusterRole\n  name: manager", "kind: ClusterRole\n  name: controller")
 }
 
-// TestUpgradeGuardsBuildAndPublish: a release to which users can't upgrade is neither written nor
-// published, unless it is asked for; the error says how, and what that costs.
+// TestUpgradeGuardsBuildAndPublish checks that build and publish refuse a release to which users can't
+// upgrade, and that the error has the flag that skips the check and its consequences.
 func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 	inDemo(t)
 	succeed(t, "build", "--version", "v0.1.0")
@@ -46,11 +46,11 @@ func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 		t.Helper()
 		for _, want := range refusal {
 			if got.status != exitFindings || !strings.Contains(got.stderr, want) {
-				t.Errorf("%s: status %d, and it does not say %q: %s", name, got.status, want, got.stderr)
+				t.Errorf("%s: status %d, want %q in the error: %s", name, got.status, want, got.stderr)
 			}
 		}
 		if _, err := os.Stat(filepath.Join(folder, "infrastructure-demo", "v0.1.1")); err == nil {
-			t.Errorf("%s refused the release and wrote it", name)
+			t.Errorf("%s refused the release, but wrote it", name)
 		}
 	}
 	refused("build next to the previous release", execute(t, "build", "--version", "v0.1.1"), "out/release")
@@ -77,8 +77,8 @@ func TestUpgradeGuardsBuildAndPublish(t *testing.T) {
 	}
 }
 
-// TestPublishChecksUpgrade: what is published on a server is the previous release, and is downloaded once,
-// for the checks and for the notes.
+// TestPublishChecksUpgrade checks that publish takes the previous release from the server, and downloads it
+// once for both the checks and the notes.
 func TestPublishChecksUpgrade(t *testing.T) {
 	dir := inDemo(t)
 	c := newClusterctl(t, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
 
-// inBuiltDemo builds the demo provider, and breaks the file of its release in which old stands.
+// inBuiltDemo builds the demo provider and replaces old in a file of its release. It returns the file's path.
 func inBuiltDemo(t *testing.T, file, old, with string) string {
 	t.Helper()
 	inDemo(t)
@@ -35,7 +35,7 @@ func TestCheckStatus(t *testing.T) {
 	for _, tc := range []struct {
 		line   string
 		status int
-		says   string
+		want   string
 	}{
 		{"check out/release", exitFine, "image-tag"},
 		{"check out/release --fail-on warning", exitFindings, filepath.ToSlash(path)},
@@ -49,12 +49,12 @@ func TestCheckStatus(t *testing.T) {
 			if got.status != tc.status {
 				t.Errorf("status %d, want %d: %s", got.status, tc.status, got.stderr)
 			}
-			if !strings.Contains(got.stdout, tc.says) {
-				t.Errorf("it does not say %q:\n%s", tc.says, got.stdout)
+			if !strings.Contains(got.stdout, tc.want) {
+				t.Errorf("the output does not have %q:\n%s", tc.want, got.stdout)
 			}
 		})
 	}
-	for line, says := range map[string]string{
+	for line, want := range map[string]string{
 		"check":                              "name a release to check",
 		"check out/release --format yaml":    "use text, json, sarif",
 		"check out/release --fail-on never":  "use error, warning or note",
@@ -62,12 +62,12 @@ func TestCheckStatus(t *testing.T) {
 		"check --explain image":              "image-canonical",
 		"templates variables out/release -x": "unknown shorthand flag",
 	} {
-		t.Run(line, func(t *testing.T) { requireFailure(t, execute(t, strings.Fields(line)...), exitUsage, says) })
+		t.Run(line, func(t *testing.T) { requireFailure(t, execute(t, strings.Fields(line)...), exitUsage, want) })
 	}
 	requireFailure(t, execute(t, "check", "nowhere"), exitFailed, "nowhere")
 }
 
-// TestCheckFormats writes every format to a pipe: each says what was found.
+// TestCheckFormats checks that the report has the findings in every format.
 func TestCheckFormats(t *testing.T) {
 	inBuiltDemo(t, "metadata.yaml", "kind: Metadata\n", "")
 	for _, format := range report.Formats.Names() {
@@ -90,7 +90,7 @@ func TestCheckFormats(t *testing.T) {
 	}
 }
 
-// TestSuppression turns a finding off in the release file, where it is then listed with its reason.
+// TestSuppression suppresses a finding in the release file; the report then lists it with its reason.
 func TestSuppression(t *testing.T) {
 	inBuiltDemo(t, "metadata.yaml", "kind: Metadata\n", "")
 	config, err := os.ReadFile("clusterctl-release.yaml")
@@ -116,8 +116,8 @@ func TestSuppression(t *testing.T) {
 	requireFailure(t, execute(t, "check", "out/release"), exitFailed, "clusterctl-release.yaml:", "lacks reason")
 }
 
-// TestCheckFails checks a release whose tree can't be read: the findings are printed, and the error names the
-// check, the release and the cause.
+// TestCheckFails checks a release with an unreadable file: the findings of the other checks are printed, and the
+// error names the check, the release and the cause.
 func TestCheckFails(t *testing.T) {
 	inBuiltDemo(t, "infrastructure-components.yaml", "registry.example.com/demo/controller:v0.1.0", "registry.example.com/demo/controller:latest")
 	if err := os.Symlink("cluster-template-loop.yaml", filepath.Join("templates", "cluster-template-loop.yaml")); err != nil {
@@ -127,9 +127,9 @@ func TestCheckFails(t *testing.T) {
 	if got.status != exitFailed || !strings.Contains(got.stdout, "image-tag") {
 		t.Errorf("status %d, want %d with the findings of the other checks:\n%s", got.status, exitFailed, got.stdout)
 	}
-	for _, says := range []string{"check assets-complete of infrastructure-demo v0.1.0 failed", "cluster-template-loop.yaml", "check again"} {
-		if !strings.Contains(got.stderr, says) {
-			t.Errorf("the error does not say %q: %s", says, got.stderr)
+	for _, want := range []string{"check assets-complete of infrastructure-demo v0.1.0 failed", "cluster-template-loop.yaml", "check again"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("the error does not have %q: %s", want, got.stderr)
 		}
 	}
 	got = execute(t, "publish", "out/release", "--to", "repository")
@@ -138,8 +138,8 @@ func TestCheckFails(t *testing.T) {
 	}
 }
 
-// TestChecksGuardBuildAndPublish makes sure that a release with an error is neither written nor
-// published, unless it is asked for, and then loudly.
+// TestChecksGuardBuildAndPublish checks that build and publish refuse a release with an error, and that
+// --skip-checks publishes it with a warning.
 func TestChecksGuardBuildAndPublish(t *testing.T) {
 	inBuiltDemo(t, "infrastructure-components.yaml", "image: registry.example.com/demo/controller:v0.1.0", "image: controller:v0.1.0")
 	got := execute(t, "publish", "out/release", "--to", "repository")
@@ -151,7 +151,7 @@ func TestChecksGuardBuildAndPublish(t *testing.T) {
 		t.Errorf("publish --plan: status %d: %s%s", got.status, got.stdout, got.stderr)
 	}
 	if _, err := os.Stat("repository"); err == nil {
-		t.Error("publish refused the release and made the repository")
+		t.Error("publish refused the release, but created the repository")
 	}
 	got = execute(t, "publish", "out/release", "--to", "repository", "--skip-checks")
 	if got.status != exitFine || !strings.Contains(got.stderr, "THE CHECKS ARE SKIPPED") {
@@ -166,7 +166,7 @@ func TestChecksGuardBuildAndPublish(t *testing.T) {
 		t.Errorf("build: status %d: %s", got.status, got.stderr)
 	}
 	if _, err := os.Stat(filepath.Join("out", "release", "infrastructure-demo", "v0.1.1")); err == nil {
-		t.Error("build refused the release and wrote it")
+		t.Error("build refused the release, but wrote it")
 	}
 	succeed(t, "build", "--version", "v0.1.1", "--skip-checks")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 )
 
-// TestCheckAgainstTheTree holds a built release against the tree that it was made from, as long as that
-// is what is checked out.
+// TestCheckAgainstTheTree checks that a release is compared with the tree of its build only while HEAD is the
+// release's commit.
 func TestCheckAgainstTheTree(t *testing.T) {
 	prerequisite.Program(t, "git")
 	dir := inDemo(t)
@@ -37,21 +37,21 @@ func TestCheckAgainstTheTree(t *testing.T) {
 			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
-	wants := func(when string, found bool) {
+	check := func(when string, want bool) {
 		t.Helper()
 		got := succeed(t, "check", "out/release")
-		for _, says := range []string{"has no cluster-template-topology.yaml", "the tree has more/cluster-template-gpu.yaml"} {
-			if strings.Contains(got, says) != found {
-				t.Errorf("%s, %q is said: %v, want %v:\n%s", when, says, !found, found, got)
+		for _, finding := range []string{"has no cluster-template-topology.yaml", "the tree has more/cluster-template-gpu.yaml"} {
+			if strings.Contains(got, finding) != want {
+				t.Errorf("%s: found %q: %v, want %v:\n%s", when, finding, !want, want, got)
 			}
 		}
 	}
-	wants("without a repository", true)
+	check("without a repository", true)
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "first")
-	wants("before the tag", true)
+	check("before the tag", true)
 	git("tag", "v0.1.0")
-	wants("at the tag", true)
+	check("at the tag", true)
 	git("commit", "-q", "--allow-empty", "-m", "second")
-	wants("after the tag", false)
+	check("after the tag", false)
 }

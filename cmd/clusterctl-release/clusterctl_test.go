@@ -15,16 +15,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
 
-// programFolder is where buildProgram puts the program.
+// programFolder is the folder with the program of buildProgram.
 var programFolder string
 
 func TestMain(m *testing.M) {
-	logPatience = time.Hour                                // a busy machine writes no lines that tests don't expect
+	logPatience = time.Hour                                // no lines about slow steps on a busy machine
 	if filepath.Base(os.Args[0]) == "clusterctl-release" { // a command of a page, see guide.environ
 		main()
 	}
 	var err error
-	// Not below a folder that is for one user only: a test runs the program as another.
+	// The folder is readable for all users, because a test runs the program as another user.
 	if programFolder, err = os.MkdirTemp("", "clusterctl-release-test-"); err == nil {
 		err = os.Chmod(programFolder, 0o755)
 	}
@@ -43,10 +43,10 @@ var buildOnce = sync.OnceValues(func() ([]byte, error) {
 	return cmd.CombinedOutput()
 })
 
-// startFolder is this package's, whatever a test makes the working folder.
+// startFolder is the folder of this package. Tests change the working folder.
 var startFolder, _ = os.Getwd()
 
-// buildProgram builds the program as a user has it, once, and returns the folder that it is in.
+// buildProgram builds the program once and returns its folder.
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	if out, err := buildOnce(); err != nil {
@@ -55,7 +55,7 @@ func buildProgram(t *testing.T) string {
 	return programFolder
 }
 
-// clusterctl is real clusterctl with a home of its own and this program as its plugin.
+// clusterctl is real clusterctl with a temporary home folder and this program as its plugin.
 type clusterctl struct {
 	t       *testing.T
 	binary  string
@@ -69,12 +69,12 @@ func newClusterctl(t *testing.T, dir string) *clusterctl {
 	c := &clusterctl{t: t, binary: pinned.Tool(t, "clusterctl"), dir: dir}
 	c.environ = append(os.Environ(), "PATH="+buildProgram(t)+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+home, "XDG_CONFIG_HOME="+home, "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
-		// No cluster is asked anything.
+		// No requests go to a cluster.
 		"KUBECONFIG="+filepath.Join(home, "none"))
 	return c
 }
 
-// run runs clusterctl, which must not fail, and returns its standard output.
+// run runs clusterctl and returns its standard output. The test fails if clusterctl fails.
 func (c *clusterctl) run(args ...string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), c.binary, args...)
@@ -88,7 +88,7 @@ func (c *clusterctl) run(args ...string) string {
 	return string(out)
 }
 
-// TestClusterctl uses the program as a plugin of real clusterctl, which then reads what was published.
+// TestClusterctl publishes with the program as a plugin of real clusterctl, which then reads the release.
 func TestClusterctl(t *testing.T) {
 	dir := inDemo(t)
 	c := newClusterctl(t, dir)
@@ -128,7 +128,7 @@ func TestClusterctl(t *testing.T) {
 	}
 }
 
-// TestClusterctlDigest: clusterctl overrides the registry of an image that is released with its digest.
+// TestClusterctlDigest checks that clusterctl can override the registry of an image with a digest.
 func TestClusterctlDigest(t *testing.T) {
 	dir := inDemo(t)
 	digest := "@sha256:" + strings.Repeat("0a", 32)
@@ -149,7 +149,7 @@ func TestClusterctlDigest(t *testing.T) {
 	}
 }
 
-// TestPluginStatus: the exit status of the program is what a script sees.
+// TestPluginStatus checks that clusterctl returns the exit status of its plugin.
 func TestPluginStatus(t *testing.T) {
 	dir := inDemo(t)
 	program := filepath.Join(buildProgram(t), "clusterctl-release")

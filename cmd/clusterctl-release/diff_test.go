@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// inTwoReleases builds the demo provider twice, the second time with an edit of the release's files, and
-// returns the folders of the releases.
+// inTwoReleases builds two releases of the demo provider, edits a file of the second one, and returns the
+// folders of both.
 func inTwoReleases(t *testing.T, file, old, with string) (before, after string) {
 	t.Helper()
 	inDemo(t)
@@ -34,7 +34,7 @@ func TestDiff(t *testing.T) {
 	before, after := inTwoReleases(t, "infrastructure-components.yaml", "maxLength: 64", "maxLength: 63")
 	for _, tc := range []struct {
 		line string
-		says []string
+		want []string
 	}{
 		{"diff " + before + " " + before, []string{"infrastructure-demo, v0.1.0 to v0.1.0", "no differences"}},
 		{"diff " + before + " " + after, []string{"infrastructure-demo, v0.1.0 to v0.1.1", "spec.size", "maxLength 63", "Images", ":v0.1.1"}},
@@ -43,9 +43,9 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			out := succeed(t, strings.Fields(tc.line)...)
-			for _, text := range tc.says {
+			for _, text := range tc.want {
 				if !strings.Contains(out, text) {
-					t.Errorf("it does not say %q:\n%s", text, out)
+					t.Errorf("the output does not have %q:\n%s", text, out)
 				}
 			}
 		})
@@ -68,22 +68,22 @@ func TestDiff(t *testing.T) {
 
 func TestDiffRefuses(t *testing.T) {
 	before, after := inTwoReleases(t, "metadata.yaml", "releaseSeries:", "series:")
-	for line, says := range map[string]string{
+	for line, want := range map[string]string{
 		"diff":           "accepts 2 arg(s)",
 		"diff " + before: "accepts 2 arg(s)",
 		"diff " + before + " " + before + " --format x": "use text, markdown, json",
 		"diff out/release " + before:                    "name one version's folder",
 	} {
-		t.Run(line, func(t *testing.T) { requireFailure(t, execute(t, strings.Fields(line)...), exitUsage, says) })
+		t.Run(line, func(t *testing.T) { requireFailure(t, execute(t, strings.Fields(line)...), exitUsage, want) })
 	}
 	requireFailure(t, execute(t, "diff", before, "nowhere"), exitFailed, "nowhere")
 	requireFailure(t, execute(t, "diff", before, after), exitFailed, "metadata.yaml")
 	if out := succeed(t, "diff", after, before); !strings.Contains(out, "Not compared") || !strings.Contains(out, "Images") {
-		t.Errorf("with metadata of the older release that can't be read it says:\n%s", out)
+		t.Errorf("with unreadable metadata of the older release, the output is\n%s", out)
 	}
 }
 
-// TestCheckPrevious: what an upgrade refuses is found, and without the previous release nothing is said.
+// TestCheckPrevious checks that problems of an upgrade are found only with the previous release.
 func TestCheckPrevious(t *testing.T) {
 	before, after := inTwoReleases(t, "infrastructure-components.yaml", "maxLength: 64", "maxLength: 63")
 	got := execute(t, "check", after, "--previous", before, "--fail-on", "warning")
@@ -91,7 +91,7 @@ func TestCheckPrevious(t *testing.T) {
 		t.Errorf("status %d:\n%s", got.status, got.stdout)
 	}
 	if out := succeed(t, "check", after); strings.Contains(out, "crd-validation-narrowed") {
-		t.Errorf("an upgrade is judged without the previous release:\n%s", out)
+		t.Errorf("an upgrade is checked without the previous release:\n%s", out)
 	}
 	config, err := os.ReadFile("clusterctl-release.yaml")
 	if err != nil {
@@ -102,9 +102,9 @@ func TestCheckPrevious(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := succeed(t, "check", after, "--previous", before, "--fail-on", "warning"); !strings.Contains(out, "nobody has set it") {
-		t.Errorf("the finding is not turned off:\n%s", out)
+		t.Errorf("the finding is not suppressed:\n%s", out)
 	}
 	if out := succeed(t, "check", after); strings.Contains(out, "suppression-unused") {
-		t.Errorf("a check that did not run has its suppression reported:\n%s", out)
+		t.Errorf("the suppression of a check that did not run is reported as unused:\n%s", out)
 	}
 }

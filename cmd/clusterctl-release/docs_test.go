@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// repository is the root of this repository from here.
+// repository is the root of this repository, relative to this package.
 const repository = "../.."
 
-// commandLines returns the arguments of the tool's command lines in the code of a page: those that begin a line of a
-// block, and those in a sentence.
+// commandLines returns the arguments of the tool's command lines in the code of a page: in blocks, where they begin a
+// line, and in sentences.
 func commandLines(page string) [][]string {
 	var found [][]string
 	page = strings.ReplaceAll(page, "\\\n", " ")
@@ -31,8 +31,8 @@ func commandLines(page string) [][]string {
 	return found
 }
 
-// TestCommandsOfPages: the tool's command lines in pages have commands and flags that exist, also those that TestGuides
-// doesn't run. The pages of the commands are generated from them.
+// TestCommandsOfPages checks that the commands and flags of all command lines in pages exist. TestGuides runs only
+// some of them. The reference pages of the commands are generated.
 func TestCommandsOfPages(t *testing.T) {
 	checked := 0
 	for path, text := range pages(t) {
@@ -54,7 +54,7 @@ func TestCommandsOfPages(t *testing.T) {
 		}
 	}
 	if checked < 50 {
-		t.Errorf("found %d command lines only", checked)
+		t.Errorf("found only %d command lines", checked)
 	}
 }
 
@@ -66,7 +66,7 @@ var (
 	notSlug = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 )
 
-// slugs returns the anchors that GitHub gives to the headings of a page.
+// slugs returns GitHub's anchors of the headings of a page.
 func slugs(page string) map[string]bool {
 	found := map[string]bool{}
 	for _, match := range heading.FindAllStringSubmatch(page, -1) {
@@ -99,7 +99,7 @@ func pages(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestLinks: links between the pages of this repository lead to files and headings that exist.
+// TestLinks checks that the links between pages of this repository point to existing files and headings.
 func TestLinks(t *testing.T) {
 	pages := pages(t)
 	for path, text := range pages {
@@ -118,19 +118,19 @@ func TestLinks(t *testing.T) {
 				file = filepath.Join(filepath.Dir(path), target.Path)
 			}
 			if _, err := os.Stat(file); err != nil {
-				t.Errorf("%s: the link %s leads nowhere: %v", path, match[1], err)
+				t.Errorf("%s: the target of the link %s is missing: %v", path, match[1], err)
 			} else if page, ok := pages[file]; ok && target.Fragment != "" && !slugs(page)[target.Fragment] {
-				t.Errorf("%s: the link %s leads to a heading that %s doesn't have", path, match[1], file)
+				t.Errorf("%s: the link %s points to a heading that %s doesn't have", path, match[1], file)
 			}
 		}
 	}
 	if links < 100 {
-		t.Errorf("found %d links only", links)
+		t.Errorf("found only %d links", links)
 	}
 }
 
-// longParagraphs are pages that still have paragraphs of more than four lines, and how many. Lower a number where a page
-// has fewer.
+// longParagraphs counts the paragraphs of more than four lines that pages still have. Lower a number when a page has
+// fewer.
 var longParagraphs = map[string]int{
 	"docs/how-to/node-image.md": 1,
 }
@@ -141,7 +141,7 @@ var (
 	item      = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
 )
 
-// TestShortParagraphs: no paragraph and no item of a list is longer than four lines of 120 columns, in README.md, docs
+// TestShortParagraphs checks that paragraphs and list items have at most four lines of 120 columns in README.md, docs
 // and the pages of the checks.
 func TestShortParagraphs(t *testing.T) {
 	const columns, most = 120, 4
@@ -160,11 +160,11 @@ func TestShortParagraphs(t *testing.T) {
 			}
 		}
 		if len(long) > longParagraphs[page] {
-			t.Errorf("%s has %d paragraphs of more than %d lines, and may have %d:\n%s", page, len(long), most, longParagraphs[page], strings.Join(long, "\n"))
+			t.Errorf("%s has %d paragraphs of more than %d lines, want at most %d:\n%s", page, len(long), most, longParagraphs[page], strings.Join(long, "\n"))
 		}
 	}
 	if checked < 150 {
-		t.Errorf("checked %d pages only", checked)
+		t.Errorf("checked only %d pages", checked)
 	}
 }
 
@@ -187,7 +187,7 @@ func paragraphs(page string) []string {
 	return found
 }
 
-// TestMap: the folders in the map of CONTRIBUTING.md exist, and it has every package of pkg.
+// TestMap checks that the folders in the map of CONTRIBUTING.md exist, and that it has every package of pkg.
 func TestMap(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, "CONTRIBUTING.md"))
 	if err != nil {
@@ -207,7 +207,7 @@ func TestMap(t *testing.T) {
 			}
 			listed[filepath.Clean(folder)] = true
 			if info, err := os.Stat(filepath.Join(repository, folder)); err != nil || !info.IsDir() {
-				t.Errorf("there is no folder %s: %v", folder, err)
+				t.Errorf("the folder %s is missing: %v", folder, err)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	aCommit          = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// tryRun runs clusterctl and returns what it prints.
+// tryRun runs clusterctl and returns its output and error.
 func (c *clusterctl) tryRun(args ...string) (stdout, stderr string, err error) {
 	cmd := exec.CommandContext(c.t.Context(), c.binary, args...)
 	cmd.Dir, cmd.Env = c.dir, c.environ
@@ -32,8 +32,8 @@ func (c *clusterctl) tryRun(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// TestGitHubByClusterctl publishes to a GitHub of ours with the program as clusterctl's plugin, over
-// https by a proxy, and lets real clusterctl read from there: the same bytes as from a local repository.
+// TestGitHubByClusterctl publishes to a simulated GitHub with the program as clusterctl's plugin, over HTTPS
+// through a proxy. Real clusterctl must read the same bytes from there as from a local repository.
 func TestGitHubByClusterctl(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		name := map[bool]string{false: "public", true: "private"}[private]
@@ -52,17 +52,17 @@ func TestGitHubByClusterctl(t *testing.T) {
 
 			plan := c.run("release", "publish", "out/release", "--to", githubRepository, "--plan", "--commit", commit)
 			if !strings.Contains(plan, "create     infrastructure-demo v0.1.0, 7 files") || len(server.Releases()) > 0 {
-				t.Errorf("the plan is %q, and made %v", plan, server.Releases())
+				t.Errorf("the plan is %q, and created %v", plan, server.Releases())
 			}
 			out, errs, err := c.tryRun("release", "publish", "out/release", "--to", githubRepository)
 			if server.Commit("v0.1.0") != commit {
-				t.Errorf("tagged at %s, built from %s", server.Commit("v0.1.0"), commit)
+				t.Errorf("the tagged commit is %s, want %s", server.Commit("v0.1.0"), commit)
 			}
 			if err != nil || !strings.HasPrefix(out, "published infrastructure-demo v0.1.0 in "+githubRepository+"/releases/tag/v0.1.0\n") {
 				t.Fatalf("publish: %v\n%s%s", err, out, errs)
 			}
 			if strings.Contains(out+errs, githubToken) {
-				t.Error("the token was shown")
+				t.Error("the output has the token")
 			}
 			if again := c.run("release", "publish", "out/release", "--to", githubRepository); !strings.HasPrefix(again, "unchanged infrastructure-demo v0.1.0") {
 				t.Errorf("publishing again prints %q", again)
@@ -77,8 +77,8 @@ func TestGitHubByClusterctl(t *testing.T) {
 			for _, command := range []string{"graph", "move-plan"} {
 				before = len(proxy.Requests())
 				_, _, _ = c.tryRun("release", command, githubRepository+"/releases/v0.1.0/infrastructure-components.yaml", "--flavor", "topology")
-				if asked := len(proxy.Requests()) - before; asked != once {
-					t.Errorf("%s asks %d times for a release that is fetched with %d requests", command, asked, once)
+				if requests := len(proxy.Requests()) - before; requests != once {
+					t.Errorf("%s made %d requests, want %d as for one fetch", command, requests, once)
 				}
 			}
 			verified, errs, err := c.tryRun("release", "verify", githubRepository+"/releases/v0.1.0/infrastructure-components.yaml")
@@ -96,7 +96,7 @@ func TestGitHubByClusterctl(t *testing.T) {
 	}
 }
 
-// compareWithLocal lets clusterctl generate from a URL what it generates from the local repository.
+// compareWithLocal checks that clusterctl generates the same from a URL as from the local repository.
 func compareWithLocal(t *testing.T, c *clusterctl, dir, url string) {
 	t.Helper()
 	treetest.Write(t, dir, map[string]string{"server.yaml": "providers:\n- name: demo\n  type: InfrastructureProvider\n  url: " + url + "\n"})
@@ -105,9 +105,9 @@ func compareWithLocal(t *testing.T, c *clusterctl, dir, url string) {
 	for _, flavor := range []string{"", "dev", "topology"} {
 		commands = append(commands, []string{"generate", "cluster", "mine", "--infrastructure", "demo:v0.1.0", "--kubernetes-version", "v1.34.0", "--target-namespace", "ns", "--flavor", flavor})
 	}
-	goproxies := []string{"off", "https://goproxy.example.com"} // by the API, and by links
+	goproxies := []string{"off", "https://goproxy.example.com"} // through the API, and through links
 	if strings.Contains(url, "latest") {
-		// Asking the module proxy for versions takes clusterctl long to give up.
+		// clusterctl takes long to give up on a module proxy.
 		goproxies, commands = goproxies[:1], commands[:1]
 	}
 	for _, goproxy := range goproxies {
@@ -117,14 +117,14 @@ func compareWithLocal(t *testing.T, c *clusterctl, dir, url string) {
 			want := c.run(append(command, "--config", local)...)
 			got, errs, err := c.tryRun(append(command, "--config", server)...)
 			if err != nil || want != got || len(want) == 0 {
-				t.Errorf("%s, GOPROXY=%s: clusterctl %v: %v: %s\n%d bytes, and %d from the local repository", url, goproxy, command, err, errs, len(got), len(want))
+				t.Errorf("%s, GOPROXY=%s: clusterctl %v: %v: %s\n%d bytes, want the %d of the local repository", url, goproxy, command, err, errs, len(got), len(want))
 			}
 		}
 		c.environ = environ
 	}
 }
 
-// TestPublishFlags: what is wrong in them is known before anything is asked of a server.
+// TestPublishFlags checks that wrong flags are errors before any request to a server.
 func TestPublishFlags(t *testing.T) {
 	inDemo(t)
 	succeed(t, "build", "--version", "v0.1.0")

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/tlsproxy"
 )
 
-// TestGitLabByClusterctl publishes to a GitLab of ours with the program as clusterctl's plugin, over
-// https by a proxy, and lets real clusterctl read from there: the same bytes as from a local repository.
+// TestGitLabByClusterctl publishes to a simulated GitLab with the program as clusterctl's plugin, over HTTPS
+// through a proxy. Real clusterctl must read the same bytes from there as from a local repository.
 func TestGitLabByClusterctl(t *testing.T) {
 	const (
 		place = "https://gitlab.example.com/api/v4/projects/acme%2Fdemo/packages/generic/demo"
@@ -51,10 +51,10 @@ func TestGitLabByClusterctl(t *testing.T) {
 		if verified := c.run("release", "verify", place+"/v0.1.0/infrastructure-components.yaml"); !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
 			t.Errorf("verify prints %q", verified)
 		}
-		server.Put("demo", "v0.1.0", "default", "metadata.yaml", []byte("apiVersion: v1\n")) // somebody changes it
+		server.Put("demo", "v0.1.0", "default", "metadata.yaml", []byte("apiVersion: v1\n")) // a change after the publication
 		broken, _, err := c.tryRun("release", "verify", place+"/v0.1.0/infrastructure-components.yaml")
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFindings || !strings.Contains(broken, "problem: infrastructure-demo v0.1.0: SHA256SUMS names other bytes for metadata.yaml") {
-			t.Errorf("verify of what was changed: %v: %s", err, broken)
+			t.Errorf("verify of a changed release: %v: %s", err, broken)
 		}
 		server.Put("demo", "v0.1.0", "default", "metadata.yaml", []byte(listing(t, "out/release/infrastructure-demo/v0.1.0")["metadata.yaml"]))
 		c.environ = without

@@ -24,7 +24,7 @@ func TestGraph(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "a tree", dump: clusterDump, stdout: []string{"Owners in the namespace team of the dump", "Cluster team/a  → moved\n└─ DemoCluster team/a  → moved\n"}},
-		{name: "left behind isn't a failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: it has no link to a Cluster"}},
+		{name: "an object left behind isn't a failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: it has no link to a Cluster"}},
 		{name: "SVG", dump: clusterDump + orphanDump, args: []string{"--format", "svg"}, stdout: []string{"<svg xmlns=", "× LEFT BEHIND: 1"}},
 		{name: "each object as text", dump: clusterDump + machines.String(), stdout: []string{"DemoMachine team/mxxxx  → moved"}},
 		{name: "collapsed as a picture", dump: clusterDump + machines.String(), args: []string{"--format", "svg"}, stdout: []string{"DemoMachine ×70"}},
@@ -33,8 +33,8 @@ func TestGraph(t *testing.T) {
 		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"set --namespace to one of"}},
 		{name: "a Cluster that is paused", dump: strings.Replace(clusterDump, "spec:", "spec:\n  paused: true", 1), stdout: []string{"The move does not start now: Cluster team/a: it is paused"}},
 		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE: ", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the graph is incomplete"}},
-		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "png"}, status: exitUsage, stderr: []string{`--format: "png" isn't a format: use text, json, dot, mermaid, svg, html`}},
-		{name: "collapsed in no way", dump: clusterDump, args: []string{"--collapse", "all"}, status: exitUsage, stderr: []string{`--collapse: "all" isn't a way to collapse: use auto`}},
+		{name: "an unknown format", dump: clusterDump, args: []string{"--format", "png"}, status: exitUsage, stderr: []string{`--format: "png" isn't a format: use text, json, dot, mermaid, svg, html`}},
+		{name: "an unknown way to collapse", dump: clusterDump, args: []string{"--collapse", "all"}, status: exitUsage, stderr: []string{`--collapse: "all" isn't a way to collapse: use auto`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "dump.yaml")
@@ -43,11 +43,11 @@ func TestGraph(t *testing.T) {
 			}
 			got := execute(t, append([]string{"graph", file}, tc.args...)...)
 			if got.status != tc.status {
-				t.Errorf("status is %d, want %d; %s", got.status, tc.status, got.stderr)
+				t.Errorf("status %d, want %d; %s", got.status, tc.status, got.stderr)
 			}
 			for _, want := range tc.stdout {
 				if !strings.Contains(got.stdout, want) {
-					t.Errorf("printed is\n%s\nwant %q in it", got.stdout, want)
+					t.Errorf("the output is\n%s\nwant %q in it", got.stdout, want)
 				}
 			}
 			for _, want := range tc.stderr {
@@ -56,11 +56,11 @@ func TestGraph(t *testing.T) {
 				}
 			}
 			if tc.status != exitUsage && len(tc.stderr) > 0 && len(tc.stdout) > 0 {
-				// What could be read is shown in each format, and says that it is not all.
+				// Each format shows the readable objects and reports that the graph is incomplete.
 				for _, format := range draw.Formats() {
 					shown := execute(t, "graph", file, "--format", format)
 					if shown.status != tc.status || !strings.Contains(strings.ToLower(shown.stdout), "incomplete") {
-						t.Errorf("%s does not say that it is incomplete: status %d\n%s", format, shown.status, shown.stdout)
+						t.Errorf("%s does not report that the graph is incomplete: status %d\n%s", format, shown.status, shown.stdout)
 					}
 				}
 			}

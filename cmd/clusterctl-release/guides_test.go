@@ -21,13 +21,13 @@ const (
 	built       = ignoreOut + "clusterctl release build --version v0.1.0"
 	noFile      = "git rm -q clusterctl-release.yaml; git commit -qm begin"
 	cleanDebian = "`make clean-machine` runs it on a Debian"
-	needsDocker = "it asks for a password; the registry of the test takes what comes"
+	needsDocker = "it asks for a password; the registry of the test needs none"
 )
 
 // guides are the pages about the tool.
 var guides = []guide{
 	{path: "README.md", commands: 6, start: noFile, fails: map[string][]int{"clusterctl release build": {exitFailed}}, elsewhere: map[string]string{
-		"clusterctl --config out/repository": "it reads what `make release` makes; TestClusterctl reads the demo provider so",
+		"clusterctl --config out/repository": "it reads the output of `make release`; TestClusterctl reads the demo provider the same way",
 		"make build":                         "it builds the program and installs it for all users; buildProgram builds it for the tests",
 		"make release":                       "it builds and tests all of this repository",
 		"make testbed-up":                    "it needs root and minutes; the test of hack/testbed does it",
@@ -71,13 +71,13 @@ func job(*testing.T, string, http.Handler) []string {
 	}
 }
 
-// managementCluster starts an API server with a Cluster, and returns the variable by which it is found.
+// managementCluster starts an API server with a Cluster, and returns the variable with its kubeconfig.
 func managementCluster(t *testing.T, _ string, _ http.Handler) []string {
 	admin := envtest.User{Name: "admin", Groups: []string{"system:masters"}}
 	return []string{"KUBECONFIG=" + startManagement(t).kubeconfig(t, admin)}
 }
 
-// hooks makes a runtime extension next to the demo provider.
+// hooks adds a runtime extension to the demo tree.
 const hooks = ignoreOut + `mkdir hooks
 cat > hooks/kustomization.yaml <<END
 namespace: hooks-system
@@ -101,7 +101,8 @@ END`
 // seriesFile is the metadata of a provider with one series.
 const seriesFile = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: [{major: %s, contract: v1beta2}]\n"
 
-// upstream publishes what air-gapped.md mirrors, with images in a registry, and writes a configuration with the URLs.
+// upstream writes the releases that air-gapped.md mirrors, their images in a registry, and a configuration with the
+// URLs.
 func upstream(t *testing.T, dir string, images http.Handler) []string {
 	t.Helper()
 	server := httptest.NewServer(images)

@@ -15,13 +15,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// pipelineFiles are the files that each pipeline consists of.
+// pipelineFiles has the files of each pipeline.
 var pipelineFiles = map[string][]string{
 	"github": {".github/workflows/clusterctl-release.yaml"},
 	"gitlab": {".gitlab/clusterctl-release.yml"},
 }
 
-// requirePipeline fails unless a tree has a pipeline whose commands there are, and targets that make takes.
+// requirePipeline fails the test unless a tree has a pipeline with valid commands and make accepts its targets.
 func requirePipeline(t *testing.T, dir, name string) {
 	t.Helper()
 	for _, file := range pipelineFiles[name] {
@@ -31,7 +31,7 @@ func requirePipeline(t *testing.T, dir, name string) {
 		}
 		requireYAML(t, string(text))
 		if n := requireCommands(t, string(text)); name == "gitlab" && n != 3 {
-			t.Errorf("%s has %d commands of the tool", file, n)
+			t.Errorf("%s has only %d commands of the tool", file, n)
 		}
 	}
 	command := exec.CommandContext(t.Context(), "make", "-n", "clusterctl-release-publish", "VERSION=v1.2.3", "PLACE=out/repository")
@@ -41,11 +41,11 @@ func requirePipeline(t *testing.T, dir, name string) {
 		t.Fatalf("make: %v: %s", err, out)
 	}
 	if n := requireCommands(t, string(out)); n != 2 || !strings.Contains(string(out), `clusterctl-release build --version "v1.2.3"`) {
-		t.Errorf("make runs %s", out)
+		t.Errorf("make runs %s, want two commands", out)
 	}
 }
 
-// requireYAML fails unless a text is YAML with something in it.
+// requireYAML fails the test unless a text is a YAML mapping with keys.
 func requireYAML(t *testing.T, text string) {
 	t.Helper()
 	var parsed map[string]any
@@ -61,7 +61,7 @@ func TestInitPipelineTrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GOPROXY", "off") // makefiles may call go when they are read
+	t.Setenv("GOPROXY", "off") // make may call go while it reads makefiles
 	for _, entry := range entries {
 		for name := range pipelineFiles {
 			t.Run(entry.Name()+"/"+name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestInitPipelineTrees(t *testing.T) {
 				for _, provider := range config.Providers {
 					for _, image := range provider.Images {
 						if !strings.Contains(out, "push the image "+image.Name+" ") {
-							t.Errorf("the image %s is not among what is left to do:\n%s", image.Name, out)
+							t.Errorf("the image %s is not in the remaining steps:\n%s", image.Name, out)
 						}
 					}
 				}
@@ -87,7 +87,7 @@ func TestInitPipelineTrees(t *testing.T) {
 	}
 }
 
-// TestInitPipeline: what is there is neither lost nor written twice.
+// TestInitPipeline checks that existing files keep their content and get nothing twice.
 func TestInitPipeline(t *testing.T) {
 	dir := inDemo(t)
 	before := listing(t, ".")
@@ -95,7 +95,7 @@ func TestInitPipeline(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"Makefile": makefile, ".gitlab-ci.yml": "build: {script: make}\n"})
 	out := succeed(t, "init", "--pipeline", "gitlab")
 	if !strings.Contains(out, "add to .gitlab-ci.yml: include: [{local: .gitlab/clusterctl-release.yml}]") || !strings.Contains(out, "push a tag vX.Y.Z") {
-		t.Errorf("left to do:\n%s", out)
+		t.Errorf("the remaining steps are\n%s", out)
 	}
 	after := listing(t, ".")
 	if after["Makefile"] != makefile+"\n\ninclude clusterctl-release.mk\n" || after["clusterctl-release.yaml"] != before["clusterctl-release.yaml"] {

@@ -24,14 +24,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
 
-// management is a real API server with a Cluster, what belongs to it, and an object that no move takes.
+// management is a real API server with a Cluster, the Cluster's objects, and an object that is not moved.
 type management struct {
 	environment *envtest.Environment
 	client      client.Client
 	folder      string
 }
 
-// startManagement starts the API server, or ends the test when there is none.
+// startManagement starts the API server. It skips the test if there is none.
 func startManagement(t *testing.T) *management {
 	t.Helper()
 	prerequisite.APIServer(t)
@@ -64,7 +64,7 @@ func startManagement(t *testing.T) *management {
 	return m
 }
 
-// anyCRD is the CRD of a kind that may have any fields, as clusterctl labels it.
+// anyCRD returns the CRD of a kind with arbitrary fields and clusterctl's label.
 func anyCRD(group, version, kind string) *apiextensionsv1.CustomResourceDefinition {
 	anything, plural := true, strings.ToLower(kind)+"s"
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -80,7 +80,7 @@ func anyCRD(group, version, kind string) *apiextensionsv1.CustomResourceDefiniti
 	}
 }
 
-// create creates an object of the namespace.
+// create creates an object in the namespace.
 func (m *management) create(t *testing.T, apiVersion, kind, name string, spec map[string]any, owner *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
@@ -100,7 +100,7 @@ func (m *management) create(t *testing.T, apiVersion, kind, name string, spec ma
 	return u
 }
 
-// kubeconfig writes that of a user.
+// kubeconfig writes the kubeconfig of a user.
 func (m *management) kubeconfig(t *testing.T, user envtest.User) string {
 	t.Helper()
 	added, err := m.environment.AddUser(user, nil)
@@ -114,7 +114,7 @@ func (m *management) kubeconfig(t *testing.T, user envtest.User) string {
 	return m.write(t, user.Name, string(content))
 }
 
-// tokenKubeconfig writes that of a token for a server.
+// tokenKubeconfig writes a kubeconfig with a server and an expired token.
 func (m *management) tokenKubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	return m.write(t, "token", fmt.Sprintf(`apiVersion: v1
@@ -135,7 +135,7 @@ func (m *management) write(t *testing.T, name, text string) string {
 	return file
 }
 
-// TestLive lets the commands read a real API server.
+// TestLive runs the commands with a real API server.
 func TestLive(t *testing.T) {
 	m := startManagement(t)
 	admin := m.kubeconfig(t, envtest.User{Name: "admin", Groups: []string{"system:masters"}})
@@ -217,7 +217,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// someRights: a user who may read only some kinds gets those, marked as incomplete, with the rules to add.
+// someRights checks that a user with permissions for only some kinds gets an incomplete result and the missing rules.
 func (m *management) someRights(t *testing.T) {
 	for _, o := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
@@ -242,16 +242,16 @@ func (m *management) someRights(t *testing.T) {
 		}
 		for _, rule := range []string{`resources: ["demodisks"], verbs: [get, list]}`, `resources: ["secrets"], verbs: [get, list]}`} {
 			if !strings.Contains(stdout+stderr, rule) {
-				t.Errorf("%s does not name the rule %s:\n%s%s", command, rule, stdout, stderr)
+				t.Errorf("%s does not print the rule %s:\n%s%s", command, rule, stdout, stderr)
 			}
 		}
 		if command != "check" && !strings.Contains(stdout, "DemoCluster team/a") {
-			t.Errorf("%s does not show what could be read:\n%s", command, stdout)
+			t.Errorf("%s does not show the readable objects:\n%s", command, stdout)
 		}
 	}
 }
 
-// runLive runs a command on a live cluster and returns what it wrote, and its status.
+// runLive runs a command on a live cluster and returns its output and status.
 func runLive(t *testing.T, command, kubeconfig string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, complaint bytes.Buffer
@@ -259,7 +259,7 @@ func runLive(t *testing.T, command, kubeconfig string, args ...string) (stdout, 
 	return out.String(), complaint.String(), status
 }
 
-// fatesOf returns the fates of a graph's objects by kind and name.
+// fatesOf returns the fates of the objects of a JSON graph by kind and name.
 func fatesOf(t *testing.T, document string) map[string]string {
 	t.Helper()
 	var graph struct {

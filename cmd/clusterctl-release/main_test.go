@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// outcome is what a command line gives.
+// outcome is the result of a command line.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -26,13 +26,13 @@ func execute(t *testing.T, args ...string) outcome {
 	status := run(t.Context(), args, &stdout, &stderr)
 	for what, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String()} {
 		if strings.ContainsRune(text, '\x1b') {
-			t.Errorf("%v: %s isn't a terminal and has an escape sequence: %q", args, what, text)
+			t.Errorf("%v: %s isn't a terminal, but has an escape sequence: %q", args, what, text)
 		}
 	}
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// succeed runs a command line that must not fail, and returns its standard output.
+// succeed runs a command line and returns its standard output. The test fails if the command fails.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	got := execute(t, args...)
@@ -42,9 +42,9 @@ func succeed(t *testing.T, args ...string) string {
 	return got.stdout
 }
 
-// requireFailure checks the outcome of a command line that must fail: its status, what its error
-// says, and that it printed nothing else.
-func requireFailure(t *testing.T, got outcome, status int, says ...string) {
+// requireFailure checks that a command line failed with a status and an error with these texts, and
+// that it printed nothing else.
+func requireFailure(t *testing.T, got outcome, status int, want ...string) {
 	t.Helper()
 	if got.status != status {
 		t.Errorf("status %d, want %d", got.status, status)
@@ -52,22 +52,22 @@ func requireFailure(t *testing.T, got outcome, status int, says ...string) {
 	if got.stdout != "" {
 		t.Errorf("a failed command printed %q", got.stdout)
 	}
-	if !strings.HasPrefix(got.stderr, "error: ") && !strings.Contains(got.stderr, "\nerror: ") { // notes may go before
-		t.Errorf("the error is not led in as one: %q", got.stderr)
+	if !strings.HasPrefix(got.stderr, "error: ") && !strings.Contains(got.stderr, "\nerror: ") { // notes may come first
+		t.Errorf("the error does not begin with %q: %q", "error: ", got.stderr)
 	}
-	for _, text := range says {
+	for _, text := range want {
 		if !strings.Contains(got.stderr, text) {
-			t.Errorf("the error does not say %q: %s", text, got.stderr)
+			t.Errorf("the error does not have %q: %s", text, got.stderr)
 		}
 	}
 	for _, noise := range []string{"Usage:", "goroutine ", ".go:", "%!"} {
 		if strings.Contains(got.stderr, noise) {
-			t.Errorf("the error has %q in it: %s", noise, got.stderr)
+			t.Errorf("the error has the unwanted %q: %s", noise, got.stderr)
 		}
 	}
 }
 
-// inDemo makes a copy of the demo provider's tree the working folder, and returns it.
+// inDemo copies the demo provider's tree, makes the copy the working folder, and returns its path.
 func inDemo(t *testing.T) string {
 	t.Helper()
 	dir := treetest.Demo(t)
@@ -79,7 +79,7 @@ func TestUsageErrors(t *testing.T) {
 	inDemo(t)
 	for _, tc := range []struct {
 		line string
-		says []string
+		want []string
 	}{
 		{"biuld", []string{`unknown command "biuld"`, "do you mean build?", "clusterctl release --help"}},
 		{"metadata shwo", []string{`unknown command "shwo"`, "do you mean show?", "clusterctl release metadata --help"}},
@@ -108,16 +108,16 @@ func TestUsageErrors(t *testing.T) {
 		{"metadata add --version v0.2.0 --contract v1beta9", []string{`"v1beta9"`, "v1beta2"}},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
-			requireFailure(t, execute(t, strings.Fields(tc.line)...), exitUsage, tc.says...)
+			requireFailure(t, execute(t, strings.Fields(tc.line)...), exitUsage, tc.want...)
 		})
 	}
 	if _, err := os.Stat("out"); err == nil {
-		t.Error("a wrong command line made a folder")
+		t.Error("a wrong command line created a folder")
 	}
 }
 
-// TestFindings: a command that does its work and finds something wrong has a status of its own, and
-// a report in place of an error.
+// TestFindings checks that a command with findings returns its own status and a report instead of an
+// error.
 func TestFindings(t *testing.T) {
 	dir := inDemo(t)
 	if out := succeed(t, "metadata", "check"); !strings.Contains(out, "metadata.yaml: 1 series, no problems") {
@@ -131,7 +131,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestBadReleaseIsNotPublished: the report of the checks goes before the error, and nothing is written.
+// TestBadReleaseIsNotPublished checks that the report of the checks precedes the error, and that nothing is written.
 func TestBadReleaseIsNotPublished(t *testing.T) {
 	dir := inDemo(t)
 	treetest.Write(t, dir, map[string]string{"half/infrastructure-demo/v0.1.0/metadata.yaml": "x"})
@@ -141,11 +141,11 @@ func TestBadReleaseIsNotPublished(t *testing.T) {
 	}
 	for _, want := range []string{"infrastructure-components.yaml is missing", "infrastructure-demo/v0.1.0/metadata.yaml", "fix: ", "error: the release has errors, and nothing was done"} {
 		if !strings.Contains(got.stderr, want) {
-			t.Errorf("the report does not say %q: %s", want, got.stderr)
+			t.Errorf("the report does not have %q: %s", want, got.stderr)
 		}
 	}
-	if made := listing(t, "repository"); made != nil {
-		t.Errorf("a refused release left %v", made)
+	if created := listing(t, "repository"); created != nil {
+		t.Errorf("a refused release created %v", created)
 	}
 }
 
@@ -159,11 +159,11 @@ func TestInterrupted(t *testing.T) {
 		requireFailure(t, outcome{status, stdout.String(), stderr.String()}, exitFailed, "interrupted")
 	}
 	if _, err := os.Stat("out"); err == nil {
-		t.Error("an interrupted build made a folder")
+		t.Error("an interrupted build created a folder")
 	}
 }
 
-// eachCommand calls f for every command but those that cobra adds.
+// eachCommand calls f for every command except those of cobra.
 func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)
 	for _, child := range cmd.Commands() {
@@ -178,9 +178,9 @@ func TestHelp(t *testing.T) {
 				t.Error("no short text")
 			}
 			if !strings.Contains(cmd.Example, "clusterctl release ") {
-				t.Errorf("no example of how a user types it: %q", cmd.Example)
+				t.Errorf("the example has no command line of clusterctl: %q", cmd.Example)
 			}
-			path := strings.Fields(cmd.CommandPath())[2:] // behind "clusterctl release"
+			path := strings.Fields(cmd.CommandPath())[2:] // after "clusterctl release"
 			help := succeed(t, append(path, "--help")...)
 			for _, want := range []string{"Usage:\n  " + cmd.CommandPath(), "Examples:"} {
 				if !strings.Contains(help, want) {
@@ -188,7 +188,7 @@ func TestHelp(t *testing.T) {
 				}
 			}
 			if viaHelp := succeed(t, append([]string{"help"}, path...)...); viaHelp != help {
-				t.Errorf("'help %s' prints something else", strings.Join(path, " "))
+				t.Errorf("'help %s' differs from --help", strings.Join(path, " "))
 			}
 			for _, line := range strings.Split(help, "\n") {
 				if strings.TrimRight(line, " \t") != line {
@@ -227,7 +227,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// listing returns the files below a folder with their bytes; nil if there is no folder.
+// listing returns the files below a folder with their bytes; nil if the folder is missing.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	if _, err := os.Lstat(dir); os.IsNotExist(err) {

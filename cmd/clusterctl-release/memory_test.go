@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestMemoryLimitFollowsTheHeap: what is in use does not come near the limit, where Go would collect
-// garbage all the time.
+// TestMemoryLimitFollowsTheHeap checks that the limit grows with the memory in use. Close to the limit, Go would
+// collect garbage all the time.
 func TestMemoryLimitFollowsTheHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")

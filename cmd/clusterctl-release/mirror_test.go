@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// mirrorSource publishes a release of the demo tree, which is the working folder, to the folder source, with its image
-// in a registry in memory, whose host it returns. clusterctl.yaml there has a cert-manager without images.
+// mirrorSource publishes a release of the demo tree in the working folder to the folder source, pushes its image to a
+// registry in memory, and returns the registry's host. source/clusterctl.yaml has a cert-manager without images.
 func mirrorSource(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -35,7 +35,7 @@ func mirrorSource(t *testing.T) string {
 	return host
 }
 
-// TestMirror: real clusterctl reads a mirror after its push, and names the image in the site's registry.
+// TestMirror checks that real clusterctl reads a mirror after its push, with the image of the site's registry.
 func TestMirror(t *testing.T) {
 	dir := inDemo(t)
 	host := mirrorSource(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// TestMovePlanOfOwnFlavors: a move of what becomes of each flavor of this repository's provider leaves
-// nothing behind.
+// TestMovePlanOfOwnFlavors checks that a move of the objects of each flavor of this repository's provider
+// leaves nothing behind.
 func TestMovePlanOfOwnFlavors(t *testing.T) {
 	t.Chdir(pinned.Root(t))
 	folder := t.TempDir()
@@ -38,7 +38,7 @@ func TestMovePlanOfOwnFlavors(t *testing.T) {
 				t.Fatalf("status %d, %s: %v", status, stderr.String(), err)
 			}
 			if status != exitFine || len(plan.LeftBehind) > 0 || plan.Created() < 5 {
-				t.Errorf("status is %d, %d objects are moved, and left behind are %v; %s", status, plan.Created(), plan.LeftBehind, stderr.String())
+				t.Errorf("status %d, %d objects are moved, %v are left behind; %s", status, plan.Created(), plan.LeftBehind, stderr.String())
 			}
 		})
 	}

@@ -53,9 +53,9 @@ func TestMovePlan(t *testing.T) {
 		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the plan is incomplete"}},
 		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"set --namespace to one of other (Clusters: 1, objects: 2), team (Clusters: 1, objects: 2)"}},
 		{name: "one of the namespaces", dump: clusterDump + "---\n" + other, args: []string{"--namespace", "other"}, status: exitFine, stdout: []string{"Cluster other/a"}},
-		{name: "a namespace that is not there", dump: clusterDump, args: []string{"--namespace", "nowhere"}, status: exitUsage, stderr: []string{"has no objects in the namespace nowhere: it has team"}},
+		{name: "a missing namespace", dump: clusterDump, args: []string{"--namespace", "nowhere"}, status: exitUsage, stderr: []string{"has no objects in the namespace nowhere: it has team"}},
 		{name: "nothing of Cluster API", dump: "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b, uid: c}\n", status: exitFailed, stderr: []string{"has no Clusters and no objects of providers"}},
-		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "xml"}, status: exitUsage, stderr: []string{`--format: "xml" isn't a format: use text, json`}},
+		{name: "an unknown format", dump: clusterDump, args: []string{"--format", "xml"}, status: exitUsage, stderr: []string{`--format: "xml" isn't a format: use text, json`}},
 		{name: "live and a source", dump: clusterDump, args: []string{"--live"}, status: exitUsage, stderr: []string{"remove one of them"}},
 		{name: "a context without live", dump: clusterDump, args: []string{"--context", "a"}, status: exitUsage, stderr: []string{"are for --live"}},
 	} {
@@ -68,11 +68,11 @@ func TestMovePlan(t *testing.T) {
 				var stdout, stderr strings.Builder
 				status := run(t.Context(), append([]string{"move-plan", source}, tc.args...), &stdout, &stderr)
 				if status != tc.status {
-					t.Errorf("status is %d, want %d; %s", status, tc.status, stderr.String())
+					t.Errorf("status %d, want %d; %s", status, tc.status, stderr.String())
 				}
 				for _, want := range tc.stdout {
 					if !strings.Contains(stdout.String(), want) {
-						t.Errorf("printed is\n%s\nwant %q in it", stdout.String(), want)
+						t.Errorf("the output is\n%s\nwant %q in it", stdout.String(), want)
 					}
 				}
 				for _, want := range tc.stderr {
@@ -85,7 +85,7 @@ func TestMovePlan(t *testing.T) {
 	}
 }
 
-func TestMovePlanOfNothing(t *testing.T) {
+func TestMovePlanWithoutSource(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, tc := range []struct {
 		args   []string
@@ -111,7 +111,7 @@ func TestMovePlanAsJSON(t *testing.T) {
 	}
 	var stdout, stderr strings.Builder
 	if status := run(t.Context(), []string{"move-plan", file, "--format", "json"}, &stdout, &stderr); status != exitFindings {
-		t.Errorf("status is %d, want %d; %s", status, exitFindings, stderr.String())
+		t.Errorf("status %d, want %d; %s", status, exitFindings, stderr.String())
 	}
 	schematest.Validate(t, "move-plan.schema.json", []byte(stdout.String()))
 	var plan struct {
@@ -130,7 +130,7 @@ func TestMovePlanAsJSON(t *testing.T) {
 	}
 }
 
-// TestCheckWorld: check of a dump tells what a move would lose, in every format.
+// TestCheckWorld checks that check --dump reports in every format the objects that a move leaves behind.
 func TestCheckWorld(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dump.yaml")
 	if err := os.WriteFile(file, []byte(clusterDump+orphanDump), 0o600); err != nil {
@@ -161,7 +161,7 @@ func TestCheckWorld(t *testing.T) {
 		var stdout, stderr strings.Builder
 		status := run(t.Context(), append([]string{"check"}, tc.args...), &stdout, &stderr)
 		if status != tc.status || !strings.Contains(stdout.String(), tc.stdout) || !strings.Contains(stderr.String(), tc.stderr) {
-			t.Errorf("check %v: status %d, want %d; printed is %q, want %q in it; the error is %q, want %q in it", tc.args, status, tc.status, stdout.String(), tc.stdout, stderr.String(), tc.stderr)
+			t.Errorf("check %v: status %d, want %d; the output is %q, want %q in it; the error is %q, want %q in it", tc.args, status, tc.status, stdout.String(), tc.stdout, stderr.String(), tc.stderr)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// printing are command lines that print something, in an order in which each finds what it needs: the
-// release of the demo tree, built. Every command has one.
+// printing lists command lines with output, at least one for every command. Each needs the results of the
+// lines before it.
 var printing = []string{
 	"",
 	"help",
@@ -69,14 +69,15 @@ var printing = []string{
 	"completion powershell",
 }
 
-// full is a disk without space.
-type full struct{}
+// fullDisk is a writer that always fails.
+type fullDisk struct{}
 
 var errFull = errors.New("no space left on device")
 
-func (full) Write([]byte) (int, error) { return 0, errFull }
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
-// TestOutputThatCannotBeWritten: no command succeeds, or reports findings, if its output can't be written.
+// TestOutputThatCannotBeWritten checks that every command fails, and doesn't report findings, if its output can't be
+// written.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	dir := inDemo(t)
 	registry := mirrorSource(t)
@@ -96,14 +97,14 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 				t.Fatalf("without a fault: status %d, %d bytes of output: %s", got.status, len(got.stdout), got.stderr)
 			}
 			var stderr bytes.Buffer
-			status := run(t.Context(), args, full{}, &stderr)
+			status := run(t.Context(), args, fullDisk{}, &stderr)
 			requireFailure(t, outcome{status: status, stderr: stderr.String()}, exitFailed, errFull.Error())
 			if n := strings.Count(stderr.String(), errFull.Error()); n != 1 {
-				t.Errorf("the error is said %d times: %s", n, stderr.String())
+				t.Errorf("the error is printed %d times, want once: %s", n, stderr.String())
 			}
 		})
 	}
 	for path := range missing {
-		t.Errorf("no line prints what %q does", path)
+		t.Errorf("no command line runs the command %q", path)
 	}
 }

@@ -31,21 +31,21 @@ import (
 // guide is a page whose commands a reader runs in order, in one shell.
 type guide struct {
 	path string
-	// commands is how many commands of the page run here.
+	// commands is the number of the page's commands that the test runs.
 	commands int
-	// start is what the reader has done before, in a copy of the demo provider's tree, which is a repository of git.
+	// start has the commands that the reader ran before, in a Git repository with the demo provider's tree.
 	start string
-	// prepare is what start can't do, with the registry of all hosts; it returns variables of the environment.
+	// prepare does other preparations with the registry of all hosts; it returns variables of the environment.
 	prepare func(t *testing.T, dir string, images http.Handler) []string
-	// jobs says that the commands of pipelines run, too, which the page has in YAML.
+	// jobs reports that the commands of pipelines in the page's YAML run, too.
 	jobs bool
-	// fails has the exit statuses of commands of which some fail, in their order, by their first words.
+	// fails has the exit statuses of failing commands, in their order, by their first words.
 	fails map[string][]int
-	// elsewhere says of the commands that don't run here why, by their first words.
+	// elsewhere has the reasons for commands that the test doesn't run, by their first words.
 	elsewhere map[string]string
 }
 
-// step is a command of a page. Where the page shows what it prints, that is want.
+// step is a command of a page; want is its output on the page, or empty.
 type step struct{ command, want string }
 
 var (
@@ -57,9 +57,9 @@ var (
 	mark       = regexp.MustCompile(`\n?\x1e(\d+)\x1e\n`)
 )
 
-// TestGuides runs the commands of pages and compares what they print with what stands there. Long lines are folded there,
-// and "..." stands for any text. A block is one of these:
-//   - console: commands after "$ ", each followed by what it prints; nothing means that the page doesn't show it
+// TestGuides runs the commands of pages and compares their output with the page, where long lines are folded and "..."
+// stands for any text. A block is one of these:
+//   - console: commands after "$ ", each followed by its output, or by nothing if the page doesn't show it
 //   - sh: a script without its output
 //   - yaml: a file that the reader writes, if its first line is a comment with the name, or a part of a file
 //   - text, mermaid: no commands
@@ -85,7 +85,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// TestGuidesOfBook: the pages that the book has about releasing a provider are run.
+// TestGuidesOfBook checks that TestGuides runs all pages of the book about releasing a provider.
 func TestGuidesOfBook(t *testing.T) {
 	_, after, _ := strings.Cut(pages(t)[filepath.Join(repository, "docs", "README.md")], "### Releasing a provider\n")
 	section, _, _ := strings.Cut(after, "\n#")
@@ -96,7 +96,7 @@ func TestGuidesOfBook(t *testing.T) {
 		}
 	}
 	if len(links) < 10 {
-		t.Errorf("the section has %d pages", len(links))
+		t.Errorf("the section has only %d pages", len(links))
 	}
 }
 
@@ -124,7 +124,7 @@ func (g guide) script(t *testing.T, page string) (string, []step) {
 		case language == "console":
 			before, _, _ := strings.Cut("\n"+text, "\n$ ")
 			if before != "" {
-				t.Errorf("a block begins with %q, which is no command", before)
+				t.Errorf("a block begins with %q, which isn't a command", before)
 			}
 			for _, part := range strings.Split("\n"+text, "\n$ ")[1:] {
 				add(newStep(part))
@@ -147,7 +147,7 @@ func (g guide) script(t *testing.T, page string) (string, []step) {
 				t.Errorf("%v:\n%s", err, text)
 			}
 		case language != "text" && language != "mermaid":
-			t.Errorf("a block of the language %q, which is neither run nor listed:\n%s", language, text)
+			t.Errorf("a block has the unknown language %q:\n%s", language, text)
 		case strings.Contains("\n"+text, "\n$ ") || strings.Contains("\n"+text, "\nclusterctl"):
 			t.Errorf("commands in a block of the language %q:\n%s", language, text)
 		}
@@ -158,7 +158,7 @@ func (g guide) script(t *testing.T, page string) (string, []step) {
 	return script, steps
 }
 
-// newStep returns a command, with its continuation lines, and the lines that follow it.
+// newStep returns a command with its continuation lines and its output.
 func newStep(text string) step {
 	lines := strings.SplitAfter(text, "\n")
 	n := 1
@@ -168,7 +168,7 @@ func newStep(text string) step {
 	return step{strings.TrimSuffix(strings.Join(lines[:n], ""), "\n"), strings.TrimSpace(strings.Join(lines[n:], ""))}
 }
 
-// prefixOf returns the key that a command begins with.
+// prefixOf returns the key that is a prefix of a command.
 func prefixOf[V any](command string, by map[string]V) (string, bool) {
 	for words := range by {
 		if strings.HasPrefix(command, words) {
@@ -178,13 +178,13 @@ func prefixOf[V any](command string, by map[string]V) (string, bool) {
 	return "", false
 }
 
-// runScript runs a script of steps and compares what each prints.
+// runScript runs a script of steps and compares the output of each.
 func runScript(t *testing.T, dir string, environ []string, script string, steps []step, fails map[string][]int) {
 	t.Helper()
 	if !strings.Contains(script, "\\036") {
 		script += "\nprintf '\\n\\036%d\\036\\n' $?\n"
 	}
-	// The program itself in place of clusterctl's look for its plugins, which TestClusterctl has.
+	// The program itself runs instead of a plugin of clusterctl; TestClusterctl tests plugins.
 	script = `clusterctl() { if [ "$1" = release ]; then shift; clusterctl-release "$@"; else command clusterctl "$@"; fi; }` + "\n" + script
 	command := exec.CommandContext(t.Context(), "bash", "-c", script)
 	command.Dir, command.Env = dir, environ
@@ -210,19 +210,19 @@ func runScript(t *testing.T, dir string, environ []string, script string, steps 
 		pattern := anyText.ReplaceAllString(regexp.QuoteMeta(strings.Join(strings.Fields(s.want), " ")), ".*")
 		got := strings.Join(strings.Fields(notes.ReplaceAllString(printed+"\n", "")), " ")
 		if s.want != "" && !regexp.MustCompile("^"+pattern+"$").MatchString(got) {
-			t.Errorf("%s prints\n%s\nand the page has\n%s", s.command, printed, s.want)
+			t.Errorf("%s prints\n%s\nwant, from the page,\n%s", s.command, printed, s.want)
 		}
 	}
 }
 
-// environ returns a reader's environment: the programs, a home, and servers by their names, with tokens.
+// environ returns a reader's environment with the programs, a home folder, and servers with tokens.
 func (g guide) environ(t *testing.T, dir string) []string {
 	t.Helper()
 	prerequisite.Program(t, "bash")
 	prerequisite.Program(t, "openssl")
 	home := filepath.Dir(dir)
 	bin := t.TempDir()
-	// This binary is the program, which TestMain runs.
+	// TestMain runs this binary as the program.
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

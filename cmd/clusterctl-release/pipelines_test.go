@@ -17,7 +17,7 @@ var (
 	toolCommand = regexp.MustCompile(`(?m)clusterctl-release"? (build|publish|verify|check) ([^\n'` + "`" + `]*)`)
 )
 
-// requireCommands fails unless the commands of the tool in a text are ones that there are, and returns their number.
+// requireCommands fails the test unless all commands of the tool in a text exist, and returns their number.
 func requireCommands(t *testing.T, text string) int {
 	t.Helper()
 	commands := toolCommand.FindAllStringSubmatch(text, -1)
@@ -40,7 +40,7 @@ func requireCommands(t *testing.T, text string) int {
 	return len(commands)
 }
 
-// TestPipelines: the pipelines of the docs and the action are YAML, and their commands are ones that there are.
+// TestPipelines checks that the pipelines of the docs and the action are YAML with existing commands.
 func TestPipelines(t *testing.T) {
 	root := pinned.Root(t)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "pipelines.md"))
@@ -60,9 +60,9 @@ func TestPipelines(t *testing.T) {
 	}
 	commands := requireCommands(t, strings.Join(texts, "\n")+string(page))
 	if len(texts) != 4 || commands < 7 {
-		t.Errorf("%d texts and %d commands", len(texts), commands)
+		t.Errorf("found only %d texts and %d commands", len(texts), commands)
 	}
-	// What the action hands on has to be among its inputs.
+	// The action must declare the inputs that it uses.
 	var parsed struct {
 		Inputs map[string]any `json:"inputs"`
 	}
@@ -70,11 +70,11 @@ func TestPipelines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := parsed.Inputs["commit"]; !ok {
-		t.Error("there is no input commit")
+		t.Error("the action has no input commit")
 	}
 	for _, used := range regexp.MustCompile(`inputs\.([a-z-]+)`).FindAllStringSubmatch(string(action), -1) {
 		if _, ok := parsed.Inputs[used[1]]; !ok {
-			t.Errorf("there is no input %s", used[1])
+			t.Errorf("the action has no input %s", used[1])
 		}
 	}
 }

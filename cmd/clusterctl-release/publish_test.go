@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPublishFlagNames: messages of pkg/publish name its options, and users see the flags.
+// TestPublishFlagNames checks that users see flags in place of the options in messages of pkg/publish.
 func TestPublishFlagNames(t *testing.T) {
 	flags := newPublishCommand().Flags()
 	option := regexp.MustCompile(`Options\.[A-Z]\w+`)
@@ -26,7 +26,7 @@ func TestPublishFlagNames(t *testing.T) {
 				checked[name] = true
 				flag, ok := strings.CutPrefix(publishFlagNames.Replace(name), "--")
 				if !ok || flags.Lookup(flag) == nil {
-					t.Errorf("%s: %s is %q to users, which is not a flag", path, name, flag)
+					t.Errorf("%s: %s is replaced with %q, which is not a flag", path, name, flag)
 				}
 			}
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// nobody is a user without permissions, on every system.
+// nobody is the ID of the user without permissions.
 const nobody = 65534
 
-// TestReadOnlyFolder: what may not be written to is named, and stays as it is. Modes do not hold
-// root, so the program runs as somebody else then.
+// TestReadOnlyFolder checks that errors name a read-only folder and that it stays unchanged. Modes don't
+// restrict root, so the program then runs as another user.
 func TestReadOnlyFolder(t *testing.T) {
 	root, err := os.MkdirTemp("", "clusterctl-release-test-")
 	if err != nil {

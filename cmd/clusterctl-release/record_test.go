@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// committed makes a folder a git repository with all of it in a commit, and returns that.
+// committed makes a folder a Git repository, commits all files, and returns the commit.
 func committed(t *testing.T, dir string) string {
 	t.Helper()
 	prerequisite.Program(t, "git")
@@ -31,7 +31,7 @@ func committed(t *testing.T, dir string) string {
 	return out
 }
 
-// TestBuildVersionOfTag: without --version a build takes the version that HEAD is tagged with, and only that.
+// TestBuildVersionOfTag checks that a build without --version takes the version from the only version tag of HEAD.
 func TestBuildVersionOfTag(t *testing.T) {
 	dir := inDemo(t)
 	committed(t, dir)
@@ -56,8 +56,8 @@ func TestBuildVersionOfTag(t *testing.T) {
 	requireFailure(t, execute(t, "build"), exitUsage, "has no tag")
 }
 
-// TestBuildRecordsSource: a build records the commit, without what it built before; and says what is not
-// in the commit, which publish refuses before it asks a server.
+// TestBuildRecordsSource checks that a build records its commit and reports files that are not in the commit,
+// except earlier output. Publish refuses such a release before it sends requests.
 func TestBuildRecordsSource(t *testing.T) {
 	dir := inDemo(t)
 	version := filepath.Join("out", "release", "infrastructure-demo", "v0.1.0")
@@ -79,7 +79,7 @@ func TestBuildRecordsSource(t *testing.T) {
 		t.Helper()
 		got := execute(t, "build", "--version", "v0.1.0")
 		if got.status != exitFine || strings.Contains(got.stderr, "note: the ") != (note != "") || !strings.Contains(got.stderr, note) {
-			t.Errorf("want the note %q, got %q", note, got.stderr)
+			t.Errorf("got the note %q, want %q", got.stderr, note)
 		}
 		if is := record(); is != want {
 			t.Errorf("recorded %q, want %q", is, want)
@@ -94,7 +94,7 @@ func TestBuildRecordsSource(t *testing.T) {
 	before := listing(t, version)
 	build("", commit) // out/release itself isn't a change
 	if after := listing(t, version); len(before) == 0 || len(before) != len(after) || before[release.SourceFile] != after[release.SourceFile] {
-		t.Errorf("built %v, then %v", before, after)
+		t.Errorf("the first build wrote %v, the second %v", before, after)
 	}
 	treetest.Write(t, dir, map[string]string{"note.txt": ""})
 	build("files that differ from the commit "+commit+" (note.txt)", commit+" modified")
@@ -102,7 +102,7 @@ func TestBuildRecordsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	build("", commit) // the same files of the release, and another record
-	// What git ignores isn't a change, unless the build is made of it.
+	// Files that Git ignores aren't changes, unless the build uses them.
 	treetest.Write(t, dir, map[string]string{".git/info/exclude": "/note.txt\n/templates/cluster-template-ignored.yaml\n", "note.txt": ""})
 	build("", commit)
 	data, err := os.ReadFile(filepath.Join("templates", "cluster-template.yaml"))

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// inScaffold makes a copy of the demo tree without its release file, and with an image that
-// clusterctl takes, the working folder.
+// inScaffold copies the demo tree without its release file and with an image that clusterctl accepts, and
+// makes the copy the working folder.
 func inScaffold(t *testing.T) string {
 	t.Helper()
 	dir := inDemo(t)
@@ -29,19 +29,18 @@ func inScaffold(t *testing.T) string {
 	return dir
 }
 
-// TestRoundTrip goes from a tree without a release file to releases that were published and
-// fetched again.
+// TestRoundTrip writes a release file for a tree, builds and publishes a release, and fetches it.
 func TestRoundTrip(t *testing.T) {
 	inScaffold(t)
 	printed := succeed(t, "init", "--output", "-")
 	wrote := succeed(t, "init")
 	for _, want := range []string{"wrote clusterctl-release.yaml\n", "infrastructure-demo from config/default"} {
 		if !strings.Contains(wrote, want) {
-			t.Errorf("init does not say %q: %s", want, wrote)
+			t.Errorf("init does not print %q: %s", want, wrote)
 		}
 	}
 	if data, err := os.ReadFile("clusterctl-release.yaml"); err != nil || string(data) != printed {
-		t.Errorf("init wrote something else than it prints: %v\n%s", err, data)
+		t.Errorf("init wrote another text than it prints: %v\n%s", err, data)
 	}
 
 	if out := succeed(t, "build", "--version", "v0.1.0"); !strings.Contains(out, "built infrastructure-demo v0.1.0 in out/release/infrastructure-demo/v0.1.0\n") {
@@ -56,13 +55,13 @@ func TestRoundTrip(t *testing.T) {
 	if !strings.Contains(plan, "create     infrastructure-demo v0.1.0, 6 files") || !strings.Contains(plan, "add demo (InfrastructureProvider)") {
 		t.Errorf("the plan is %q", plan)
 	}
-	if made := listing(t, "repository"); made != nil {
-		t.Errorf("a plan made %v", made)
+	if created := listing(t, "repository"); created != nil {
+		t.Errorf("a plan created %v", created)
 	}
 	published := succeed(t, "publish", "out/release", "--to", "repository")
 	for _, want := range []string{"published infrastructure-demo v0.1.0 in ", "clusterctl.yaml", "to use it:\n", "generate provider --infrastructure demo:v0.1.0", "--flavor topology"} {
 		if !strings.Contains(published, want) {
-			t.Errorf("publish does not say %q: %s", want, published)
+			t.Errorf("publish does not print %q: %s", want, published)
 		}
 	}
 	repository := listing(t, "repository")
@@ -87,12 +86,12 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("fetch %s prints %q", from, out)
 		}
 		if got := listing(t, copied+"/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(built, got) {
-			t.Errorf("fetched from %s: %v, want what was built", from, got)
+			t.Errorf("fetched %v from %s, want the files of the build", got, from)
 		}
 	}
 }
 
-// TestPublishOtherBytes: a published version stays, unless it is a pre-release or 0.0.0.
+// TestPublishOtherBytes checks that only pre-releases and 0.0.0 can be replaced.
 func TestPublishOtherBytes(t *testing.T) {
 	dir := inDemo(t)
 	for _, version := range []string{"v0.1.0", "v0.1.1-rc.0"} {
@@ -114,32 +113,32 @@ func TestPublishOtherBytes(t *testing.T) {
 	requireFailure(t, execute(t, "publish", final, "--to", "repository", "--replace"), exitFailed, never...)
 	requireFailure(t, execute(t, "publish", candidate, "--to", "repository"), exitFailed,
 		append(differs, "infrastructure-demo v0.1.1-rc.0 is published already", "--replace")...)
-	// With one that is refused, none is published.
+	// If one release is refused, none is published.
 	requireFailure(t, execute(t, "publish", candidate, final, "--to", "repository", "--replace"), exitFailed, never...)
 	if after := listing(t, "repository"); !reflect.DeepEqual(before, after) {
-		t.Error("what was refused changed the repository")
+		t.Error("a refused release changed the repository")
 	}
 	plan := execute(t, "publish", final, "--to", "repository", "--plan")
 	if plan.status != exitFailed || !strings.Contains(plan.stdout, "refused") || !strings.Contains(plan.stdout, "NOTES.md differs") {
-		t.Errorf("the plan of what is refused: status %d: %s", plan.status, plan.stdout)
+		t.Errorf("the plan of a refused release: status %d: %s", plan.status, plan.stdout)
 	}
 
 	if out := succeed(t, "publish", candidate, "--to", "repository", "--replace"); !strings.HasPrefix(out, "replaced infrastructure-demo v0.1.1-rc.0") {
 		t.Errorf("replacing prints %q", out)
 	}
 	if got := listing(t, "repository/infrastructure-demo/v0.1.1-rc.0"); !reflect.DeepEqual(got, listing(t, candidate)) {
-		t.Error("the candidate was not replaced as a whole")
+		t.Error("the candidate was not completely replaced")
 	}
 }
 
-// TestBuildAgain: the output of a build is replaced as a whole, and notes go to standard error.
+// TestBuildAgain checks that a build replaces all earlier output, and that notes are written to standard error.
 func TestBuildAgain(t *testing.T) {
 	dir := inDemo(t)
 	succeed(t, "build", "--version", "v0.1.0")
 	first := listing(t, "out")
 	succeed(t, "build", "--version", "v0.1.0")
 	if again := listing(t, "out"); !reflect.DeepEqual(first, again) {
-		t.Error("a second build of the same tree gave other bytes")
+		t.Error("a second build of the same tree wrote other bytes")
 	}
 	treetest.Write(t, dir, map[string]string{"clusterctl-release.yaml": config("  kustomize: config/default\n  namespace: elsewhere\n" + demoImages)})
 	got := execute(t, "build", "--version", "v0.1.0")
@@ -147,9 +146,9 @@ func TestBuildAgain(t *testing.T) {
 		t.Errorf("status %d, notes: %q", got.status, got.stderr)
 	}
 	if files := listing(t, "out/release/infrastructure-demo/v0.1.0"); len(files) != 2 {
-		t.Errorf("files of the build before are still there: %v", files)
+		t.Errorf("files of the earlier build still exist: %v", files)
 	}
-	// A tree is read by its release file from anywhere.
+	// The working folder may be outside of the tree.
 	t.Chdir(t.TempDir())
 	succeed(t, "build", "--version", "v0.1.0", "--config", dir+"/clusterctl-release.yaml")
 	if here := listing(t, "out/release/infrastructure-demo/v0.1.0"); len(here) != 2 {
@@ -157,7 +156,7 @@ func TestBuildAgain(t *testing.T) {
 	}
 }
 
-// TestMetadata begins a file, adds a series, and shows both.
+// TestMetadata creates a file, adds a series, and shows both.
 func TestMetadata(t *testing.T) {
 	inDemo(t)
 	if err := os.Remove("metadata.yaml"); err != nil {
@@ -182,7 +181,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataCheckNamesChecks: the ids that metadata check prints are those of checks, which have pages.
+// TestMetadataCheckNamesChecks checks that metadata check prints IDs of existing checks.
 func TestMetadataCheckNamesChecks(t *testing.T) {
 	inDemo(t)
 	for text, wanted := range map[string][]string{

@@ -26,14 +26,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// stableFile has what the stability page promises: commands, flags, exit statuses, formats, checks, and the fields of the
-// JSON schemas and the release file.
+// stableFile lists the promises of the stability page: commands, flags, exit statuses, formats, checks, and the fields
+// of the JSON schemas and the release file.
 const stableFile = "testdata/stable.txt"
 
-// completeList is given where the tool is released: the list then has all of it.
+// completeList is set for releases of the tool: the list must then be complete.
 var completeList = flag.Bool("stable.complete", false, "fail where "+stableFile+" lacks what the tool has")
 
-// TestStable: what the newest release has is still there. `make stable` writes the list again, for a release.
+// TestStable checks that everything in the list of the newest release still exists. `make stable` updates the list.
 func TestStable(t *testing.T) {
 	now := promises(t)
 	if os.Getenv("UPDATE_GOLDEN") != "" {
@@ -46,23 +46,23 @@ func TestStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(string(promised), "\n"); lines < 300 {
-		t.Errorf("%s has %d lines only", stableFile, lines)
+		t.Errorf("%s has only %d lines", stableFile, lines)
 	}
-	gone, unlisted := comparePromises(string(promised), now)
-	for _, line := range gone {
-		t.Errorf("%q is gone, which docs/reference/stability.md promises to keep", line)
+	removed, unlisted := comparePromises(string(promised), now)
+	for _, line := range removed {
+		t.Errorf("%q was removed, but docs/reference/stability.md promises to keep it", line)
 	}
 	if *completeList && len(unlisted) > 0 {
-		t.Errorf("%s is that of an older release: run `make stable` and commit it; it lacks\n%s", stableFile, strings.Join(unlisted, "\n"))
+		t.Errorf("%s is from an older release: run `make stable` and commit it; it lacks\n%s", stableFile, strings.Join(unlisted, "\n"))
 	}
 }
 
-// comparePromises returns the lines of the list that are gone, and what the list lacks.
-func comparePromises(list string, now map[string]bool) (gone, unlisted []string) {
+// comparePromises returns the lines of the list that were removed from the tool, and the lines that the list lacks.
+func comparePromises(list string, now map[string]bool) (removed, unlisted []string) {
 	lines := strings.Split(strings.TrimSpace(list), "\n")
 	for _, line := range lines {
 		if !now[line] {
-			gone = append(gone, line)
+			removed = append(removed, line)
 		}
 	}
 	for _, line := range slices.Sorted(maps.Keys(now)) {
@@ -70,22 +70,22 @@ func comparePromises(list string, now map[string]bool) (gone, unlisted []string)
 			unlisted = append(unlisted, line)
 		}
 	}
-	return gone, unlisted
+	return removed, unlisted
 }
 
-// TestStableAtRelease: `make dist` stops where the list is that of an older release.
+// TestStableAtRelease checks that `make dist` fails with a list from an older release.
 func TestStableAtRelease(t *testing.T) {
 	planned := planOf(t, "dist")
 	if check, build := strings.Index(planned, "-run '^TestStable$' -count=1 -args -stable.complete"), strings.Index(planned, "go run ./hack/dist"); check < 0 || build < check {
 		t.Errorf("make dist runs\n%s\nwant TestStable with -stable.complete first", planned)
 	}
-	gone, unlisted := comparePromises("check\ndiff\n", map[string]bool{"check": true, "graph": true})
-	if !slices.Equal(gone, []string{"diff"}) || !slices.Equal(unlisted, []string{"graph"}) {
-		t.Errorf("of a list with check and diff and a tool with check and graph, %q are gone and %q are not listed", gone, unlisted)
+	removed, unlisted := comparePromises("check\ndiff\n", map[string]bool{"check": true, "graph": true})
+	if !slices.Equal(removed, []string{"diff"}) || !slices.Equal(unlisted, []string{"graph"}) {
+		t.Errorf("comparePromises = %q, %q; want diff removed and graph unlisted", removed, unlisted)
 	}
 }
 
-// planOf returns the commands that a target of the Makefile runs.
+// planOf returns the commands of a target of the Makefile.
 func planOf(t *testing.T, args ...string) string {
 	t.Helper()
 	planned, err := exec.CommandContext(t.Context(), "make", append([]string{"-C", repository, "-n", "--no-print-directory"}, args...)...).Output()
@@ -95,7 +95,7 @@ func planOf(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(planned))
 }
 
-// promises returns a line for all that the stability page promises, as the tool has it now.
+// promises returns a line for each promise of the stability page that the tool now keeps.
 func promises(t *testing.T) map[string]bool {
 	t.Helper()
 	now := map[string]bool{
@@ -149,7 +149,7 @@ func addFields(t *testing.T, fields map[string]bool, name string, schema []byte)
 	add = func(path string, of map[string]any, above []string) {
 		if ref, ok := of["$ref"].(string); ok {
 			if slices.Contains(above, ref) {
-				return // a graph in a graph
+				return // schemas may be recursive
 			}
 			add(path, document.Defs[strings.TrimPrefix(ref, "#/$defs/")], append(slices.Clone(above), ref))
 			return
@@ -174,13 +174,13 @@ func addFields(t *testing.T, fields map[string]bool, name string, schema []byte)
 	add("", map[string]any{"$ref": document.Ref}, nil)
 }
 
-// TestChangelog runs what `make changelog` runs: the entry of a version is above the others, and is replaced when the
-// target runs again. A release that can't be read changes nothing.
+// TestChangelog runs the command of `make changelog`. It adds the entry of a version above the others, and replaces it
+// when it runs again. An unreadable release changes nothing.
 func TestChangelog(t *testing.T) {
 	planned := planOf(t, "changelog", "PREVIOUS=before", "VERSION=v0.2.0")
 	const command = `hack/changelog bin/clusterctl-release "before" out/release/infrastructure-libvirt/v0.2.0 docs/reference/changelog.md`
 	if !strings.HasSuffix(planned, command) {
-		t.Errorf("make changelog runs\n%s\nwant at its end\n%s", planned, command)
+		t.Errorf("make changelog runs\n%s\nwant it to end with\n%s", planned, command)
 	}
 	script, err := filepath.Abs(filepath.Join(repository, "hack", "changelog"))
 	if err != nil {

@@ -21,13 +21,13 @@ var (
 	suggestedImage   = regexp.MustCompile(`--image (\S+)=REFERENCE`)
 )
 
-// suggestions follows what messages suggest, each suggestion once.
+// suggestions follows the suggestions in messages, each of them once.
 type suggestions struct {
 	followed  []string
 	buildArgs []string
 }
 
-// follow does all that a text suggests and that was not done yet, and says whether there was anything.
+// follow follows the new suggestions in a text and reports whether there were any.
 func (s *suggestions) follow(t *testing.T, text string) bool {
 	t.Helper()
 	before := len(s.followed)
@@ -44,7 +44,7 @@ func (s *suggestions) follow(t *testing.T, text string) bool {
 		}
 	}
 	each(suggestedCommand, func(parts []string) {
-		if parts[1] != "build" { // the first line of the release file, which says who reads it
+		if parts[1] != "build" { // the first line of the release file names this command
 			succeed(t, strings.Fields(parts[1])...)
 		}
 	})
@@ -85,43 +85,43 @@ func addEntry(t *testing.T, field string, entry map[string]any) {
 	}
 }
 
-// TestSuggestions follows all that init prints and writes, and what the errors of a build then say,
-// until there is a release: no suggestion may run into an error of its own.
+// TestSuggestions follows the suggestions in the output of init and then in the errors of builds until
+// there is a release. No suggestion may fail.
 func TestSuggestions(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// prepare changes the demo tree, which has no release file.
+		// prepare changes the demo tree without a release file.
 		prepare func(t *testing.T)
-		// version is what is built, "v0.7.0" if it is "".
+		// version is the version of the build; "" is v0.7.0.
 		version string
-		// says are parts of the suggestions that were followed.
-		says []string
+		// want has parts of the expected suggestions.
+		want []string
 	}{
-		{name: "no metadata, and the contract of the CRDs", version: "v0.1.0", says: []string{"metadata add --version v0.1.0 --contract v1beta1"}, prepare: func(t *testing.T) {
+		{name: "no metadata, and the contract of the CRDs", version: "v0.1.0", want: []string{"metadata add --version v0.1.0 --contract v1beta1"}, prepare: func(t *testing.T) {
 			carryV1beta1(t)
 			remove(t, "metadata.yaml")
 		}},
-		{name: "no series, and the contract of the CRDs", says: []string{"metadata add --version v0.7.0 --contract v1beta2"}, prepare: func(t *testing.T) {
+		{name: "no series, and the contract of the CRDs", want: []string{"metadata add --version v0.7.0 --contract v1beta2"}, prepare: func(t *testing.T) {
 			replace(t, "metadata.yaml", "v1beta2", "v1beta1")
 		}},
-		{name: "an image without a registry", says: []string{"--image controller=REFERENCE", "metadata add"}, prepare: func(t *testing.T) {
+		{name: "an image without a registry", want: []string{"--image controller=REFERENCE", "metadata add"}, prepare: func(t *testing.T) {
 			replace(t, "config/manager/manager.yaml", "registry.example.com/demo/controller:dev", "controller:latest")
 		}},
-		{name: "a file that make generates", says: []string{"make generate", "metadata add"}, prepare: func(t *testing.T) {
+		{name: "a file that make generates", want: []string{"make generate", "metadata add"}, prepare: func(t *testing.T) {
 			rename(t, "config/crd/demomachines.yaml", "hack/demomachines.yaml")
 			treetest.Write(t, ".", map[string]string{"Makefile": "generate:\n\tcp hack/demomachines.yaml config/crd/\n"})
 		}},
-		{name: "files under other names", says: []string{"as: clusterclass-demo.yaml", "as: cluster-template-topology.yaml"}, prepare: func(t *testing.T) {
+		{name: "files under other names", want: []string{"as: clusterclass-demo.yaml", "as: cluster-template-topology.yaml"}, prepare: func(t *testing.T) {
 			rename(t, "templates/clusterclass-demo.yaml", "templates/my-class.yaml")
 			rename(t, "templates/cluster-template-topology.yaml", "templates/cluster-topology.yaml")
 		}},
-		{name: "a class under the name of a template", says: []string{"as: clusterclass-demo.yaml"}, prepare: func(t *testing.T) {
+		{name: "a class under the name of a template", want: []string{"as: clusterclass-demo.yaml"}, prepare: func(t *testing.T) {
 			rename(t, "templates/clusterclass-demo.yaml", "templates/cluster-template-class.yaml")
 		}},
-		{name: "a kustomization that the build releases too", says: []string{"kustomize: config/rbac' and 'as: rbac.yaml' under files"}, prepare: func(t *testing.T) {
+		{name: "a kustomization that the build releases too", want: []string{"kustomize: config/rbac' and 'as: rbac.yaml' under files"}, prepare: func(t *testing.T) {
 			treetest.Write(t, ".", map[string]string{"Makefile": "release:\n\tkustomize build config/default > out/infrastructure-components.yaml\n\tkustomize build config/rbac > out/rbac.yaml\n"})
 		}},
-		{name: "no kustomization", says: []string{"deploy/install.yaml has such a Deployment"}, prepare: func(t *testing.T) {
+		{name: "no kustomization", want: []string{"deploy/install.yaml has such a Deployment"}, prepare: func(t *testing.T) {
 			succeed(t, "init")
 			succeed(t, "build", "--version", "v0.1.0", "--output", "made")
 			rename(t, "made/infrastructure-demo/v0.1.0/infrastructure-components.yaml", "deploy/install.yaml")
@@ -129,7 +129,7 @@ func TestSuggestions(t *testing.T) {
 				remove(t, name)
 			}
 		}},
-		{name: "two providers with metadata of their own", says: []string{"--file metadata.yaml", "--file second/metadata.yaml"}, prepare: func(t *testing.T) {
+		{name: "two providers with metadata of their own", want: []string{"--file metadata.yaml", "--file second/metadata.yaml"}, prepare: func(t *testing.T) {
 			if err := os.CopyFS("second/config", os.DirFS("config")); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func TestSuggestions(t *testing.T) {
 			if got.status != exitFine {
 				t.Errorf("build: %s", got.stderr)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.want {
 				if !strings.Contains(strings.Join(s.followed, "\n"), part) {
 					t.Errorf("%q was not suggested: %q", part, s.followed)
 				}
@@ -171,7 +171,7 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// carryV1beta1 lets the CRDs of the demo tree carry and implement contract v1beta1.
+// carryV1beta1 changes the CRDs of the demo tree to carry and implement contract v1beta1.
 func carryV1beta1(t *testing.T) {
 	t.Helper()
 	replace(t, "config/crd/kustomization.yaml", "cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSamplesOfCommands: commands that need values take samples if there are none, and say which in a line.
+// TestSamplesOfCommands checks that commands use sample values for missing ones and print a line with them.
 func TestSamplesOfCommands(t *testing.T) {
 	own := libvirtRelease(t, strings.NewReplacer("name: libvirt-default\n", "name: ${CLASS}\n", "demo.example.com", "${DOMAIN}"))
 	for _, line := range [][]string{
@@ -22,7 +22,7 @@ func TestSamplesOfCommands(t *testing.T) {
 			t.Errorf("%q: stderr is %q", line, got.stderr)
 		}
 	}
-	// The class that the variable names is rendered too.
+	// The class in the variable is rendered, too.
 	if got := succeed(t, "templates", "render", own, "--flavor", "topology"); !strings.Contains(got, "kind: ClusterClass") {
 		t.Errorf("the class is missing:\n%s", got)
 	}
@@ -51,7 +51,7 @@ providers:
 	}
 }
 
-// TestValuesOfTheEnvironment: with --env, the environment is read as clusterctl does, and there are no samples.
+// TestValuesOfTheEnvironment checks that --env takes values from the environment as clusterctl does, without samples.
 func TestValuesOfTheEnvironment(t *testing.T) {
 	own := libvirtRelease(t, strings.NewReplacer())
 	requireFailure(t, execute(t, "templates", "render", own, "--env", "--set", "LIBVIRT_IMAGE_URL=a"), exitFailed,

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
 
-// libvirtRelease writes the templates and CRDs of this repository's provider as a release, edited.
+// libvirtRelease writes a release with the edited templates and CRDs of this repository's provider.
 func libvirtRelease(t *testing.T, edit *strings.Replacer) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "infrastructure-libvirt", "v0.1.0")
@@ -42,7 +42,7 @@ func libvirtRelease(t *testing.T, edit *strings.Replacer) string {
 	return dir
 }
 
-// expandValues writes the values that the topology flavor of this repository's provider asks for.
+// expandValues writes the values for the topology flavor of this repository's provider.
 func expandValues(t *testing.T) string {
 	t.Helper()
 	values := filepath.Join(t.TempDir(), "values.yaml")
@@ -68,7 +68,7 @@ func TestTemplatesExpand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := succeed(t, "templates", "expand", own, "--flavor", "topology", "--values", values); got != string(want) {
-		t.Errorf("the objects are not those of pkg/topology/testdata/topology.yaml:\n%s", got)
+		t.Errorf("the objects differ from pkg/topology/testdata/topology.yaml:\n%s", got)
 	}
 
 	other := libvirtRelease(t, strings.NewReplacer("nodeStartupTimeoutSeconds: 900", "nodeStartupTimeoutSeconds: 600", "name: md-0", "name: workers"))
@@ -84,7 +84,7 @@ func TestTemplatesExpand(t *testing.T) {
 	requireFailure(t, execute(t, "templates", "expand", own, "--values", values), exitFailed, "there is no Cluster with a topology")
 }
 
-// TestTemplatesExpandWith expands a flavor of a release whose class and kinds are another provider's.
+// TestTemplatesExpandWith expands a flavor that needs the class and kinds of another provider's release.
 func TestTemplatesExpandWith(t *testing.T) {
 	values := expandValues(t)
 	own := libvirtRelease(t, strings.NewReplacer())
@@ -111,14 +111,14 @@ func TestTemplatesExpandWith(t *testing.T) {
 	if got := succeed(t, append(line, "--with", own)...); got != want || !strings.Contains(got, "bootstrapFormat: cloud-config") {
 		t.Errorf("with the release that has the class and the kinds:\n%s", got)
 	}
-	// With the class, and without the kinds that it is made of,
+	// Now the release has the class, but not its kinds.
 	if err := os.Rename(filepath.Join(dir, "clusterclass-kept-for-later.yaml"), filepath.Join(dir, "clusterclass-libvirt-default.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	// whose schemas give templates their defaults.
+	// Without their schemas, templates get no defaults.
 	const fallback = "bootstrapFormat: cloud-config"
 	if got := succeed(t, line...); strings.Contains(got, fallback) {
-		t.Errorf("a kind that is not known has defaults:\n%s", got)
+		t.Errorf("an unknown kind has defaults:\n%s", got)
 	}
 	if got := succeed(t, append(line, "--with", own)...); got != want {
 		t.Errorf("with the release that has the kinds:\n%s", got)

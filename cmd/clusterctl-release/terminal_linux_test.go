@@ -16,14 +16,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// onTerminal calls f with a pseudo terminal and returns what was written to it.
+// onTerminal calls f with a pseudo terminal and returns the text that f writes to it.
 func onTerminal(t *testing.T, f func(terminal *os.File)) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatalf("this test needs pseudo terminals: %v", err)
 	}
-	defer func() { _ = master.Close() }() // nothing is kept in it
+	defer func() { _ = master.Close() }() // it has no unwritten data
 	fd := int(master.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
@@ -48,9 +48,9 @@ func onTerminal(t *testing.T, f func(terminal *os.File)) string {
 	return <-written
 }
 
-// TestFoldedForATerminal: a terminal of 80 columns gets no longer line, but for lines that are copied. A pipe gets the
-// same words in lines as they are.
-func TestFoldedForATerminal(t *testing.T) {
+// TestFoldedOnTerminal checks that lines for a terminal have at most 80 columns, except lines to copy, and that a pipe
+// gets the same words in unfolded lines.
+func TestFoldedOnTerminal(t *testing.T) {
 	const columns = 80
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
@@ -63,7 +63,7 @@ func TestFoldedForATerminal(t *testing.T) {
 		"check out/release --fail-on note", "check --list", "check --explain image-canonical", "verify out/release/infrastructure-demo/v0.1.0",
 		"contract out/release", "diff out/release out/release", "graph dump.yaml", "move-plan dump.yaml", "metadata check",
 		"templates variables out/release/infrastructure-demo/v0.1.0",
-		// YAML stays as it is.
+		// YAML is not folded.
 		"templates render out/release/infrastructure-demo/v0.1.0 --flavor topology --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestFoldedForATerminal(t *testing.T) {
 		})
 	}
 	if long < 20 {
-		t.Errorf("only %d lines were to be folded", long)
+		t.Errorf("only %d lines needed folding", long)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestColour(t *testing.T) {
 		noColor, term string
 		coloured      bool
 	}{
-		{"as it is", "", "xterm", true},
+		{"a terminal", "", "xterm", true},
 		{"NO_COLOR", "1", "xterm", false},
 		{"a dumb terminal", "", "dumb", false},
 	} {
@@ -143,13 +143,13 @@ func TestColour(t *testing.T) {
 				}
 			})
 			if strings.Contains(got, escape) != tc.coloured {
-				t.Errorf("coloured is %v, want %v: %q", !tc.coloured, tc.coloured, got)
+				t.Errorf("the output is coloured: %v, want %v: %q", !tc.coloured, tc.coloured, got)
 			}
 			if !strings.Contains(got, "error: ") || !strings.Contains(got, `required flag(s) "output" not set`) {
 				t.Errorf("wrote %q", got)
 			}
 			if tc.coloured && !strings.Contains(got, escape+"0") && !strings.Contains(got, escape+"22") {
-				t.Errorf("the colour is not ended: %q", got)
+				t.Errorf("the colour is not reset: %q", got)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestProgress(t *testing.T) {
 		p.close()
 	}
 
-	// A quick step shows nothing, on a terminal either.
+	// A quick step shows nothing, even on a terminal.
 	if got := onTerminal(t, func(terminal *os.File) { show(terminal, 0) }); got != "" {
 		t.Errorf("a quick step showed %q", got)
 	}
@@ -185,7 +185,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("a pipe got %q", pipe.String())
 	}
 
-	// The log of a pipeline gets a line for a step that takes long.
+	// The log of a pipeline gets a line for a slow step.
 	logPatience = 10 * time.Millisecond
 	show(&pipe, 500*time.Millisecond)
 	if got := pipe.String(); !strings.HasPrefix(got, "building demo\n") {

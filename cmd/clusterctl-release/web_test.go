@@ -17,15 +17,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// withoutServers takes the variables away that name servers and their tokens.
+// withoutServers removes the variables with servers and their tokens.
 func withoutServers(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		return strings.HasPrefix(entry, "GITHUB_") || strings.HasPrefix(entry, "GITLAB_") || strings.HasPrefix(entry, "CI_")
 	})
 }
 
-// TestPlainHTTPS: a local repository on a web server is read and checked, with a word on what real
-// clusterctl does with its URL: it refuses it.
+// TestPlainHTTPS checks that a local repository on a web server can be read and verified, and that verify
+// reports that real clusterctl refuses its URL.
 func TestPlainHTTPS(t *testing.T) {
 	const host = "releases.example.com"
 	dir := inDemo(t)
@@ -56,7 +56,7 @@ func TestPlainHTTPS(t *testing.T) {
 	}
 }
 
-// TestTokenFiles: every command that reads takes the token from a file, and none shows it.
+// TestTokenFiles checks that every command that reads takes the token from a file, and that none prints it.
 func TestTokenFiles(t *testing.T) {
 	const (
 		place = "https://gitlab.example.com/api/v4/projects/acme%2Fdemo/packages/generic/demo"
@@ -100,16 +100,16 @@ func TestTokenFiles(t *testing.T) {
 				t.Errorf("%v: %v\n%s%s", full, err, stdout, stderr)
 			}
 			if _, _, err := c.tryRun(full[:len(full)-2]...); err == nil {
-				t.Errorf("%v reads what is private without a token", command)
+				t.Errorf("%v reads a private release without a token", command)
 			}
 		}
 		built := listing(t, "out/release/infrastructure-demo/v0.1.0")
 		delete(built, release.SourceFile)
 		if got := listing(t, "copy-"+file+"/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, built) {
-			t.Errorf("%s: fetched other bytes: %v", location, got)
+			t.Errorf("%s: fetch wrote other bytes: %v", location, got)
 		}
 	}
-	// A deploy token reads a version that is named, through clusterctl's client too, and publishes nothing.
+	// A deploy token reads a given version, also through clusterctl's client, and publishes nothing.
 	gitlab.DeployToken = "gldt-TopSecretOfTheTests"
 	treetest.Write(t, dir, map[string]string{"deploy-token": gitlab.DeployToken})
 	if verified := c.run("release", "verify", locations["gitlab-token"], "--token-file", "deploy-token"); !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
@@ -118,15 +118,15 @@ func TestTokenFiles(t *testing.T) {
 	if _, errs, err := c.tryRun("release", "publish", "out/release", "--to", place, "--token-file", "deploy-token"); err == nil || !strings.Contains(errs, "publish with an access token") || strings.Contains(errs, gitlab.DeployToken) {
 		t.Errorf("publishing by a deploy token: %v: %s", err, errs)
 	}
-	// A token is for one server.
+	// A token is valid for one server.
 	asked := len(proxy.Requests())
 	_, errs, err := c.tryRun("release", "diff", locations["github-token"], locations["gitlab-token"], "--token-file", "github-token")
 	if err == nil || !strings.Contains(errs, "--token-file is for one server") || len(proxy.Requests()) != asked {
-		t.Errorf("of two servers: %v: %s", err, errs)
+		t.Errorf("two servers with one token: %v: %s", err, errs)
 	}
 }
 
-// TestNotesByCommand: what changed since the previous release becomes the text of the next.
+// TestNotesByCommand checks that the changes since the previous release are the text of the next one.
 func TestNotesByCommand(t *testing.T) {
 	dir := inDemo(t)
 	c := newClusterctl(t, dir)
@@ -143,7 +143,7 @@ func TestNotesByCommand(t *testing.T) {
 	for i, before := range []string{"", "v0.1.0", "v0.1.0"} {
 		got := github.Releases()[i]
 		if want := "## infrastructure-demo: changes from " + before + " to " + got.Tag; before == "" && got.Body != "" || before != "" && !strings.HasPrefix(got.Body, want) {
-			t.Errorf("%s says %q, want %q", got.Tag, got.Body, want)
+			t.Errorf("the notes of %s are %q, want %q", got.Tag, got.Body, want)
 		}
 	}
 	if err := os.WriteFile("long.md", []byte(strings.Repeat("x", 130000)), 0o600); err != nil {
