@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// blockedDump is a dump of a Cluster with a machine of the libvirt provider, as its controller leaves it
-// while an image is on its way to the host.
+// blockedDump is a dump of a Cluster with a machine of the libvirt provider during the transfer of an
+// image to the host.
 const blockedDump = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -47,8 +47,8 @@ metadata:
   ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, name: blue, uid: c1}]
 `
 
-// TestPlanOfABlockedMove: the plan shows which object a move waits for, and nothing of the sort once the
-// transfer has ended.
+// TestPlanOfABlockedMove checks that the plan shows the object that blocks the move, and that the move isn't
+// blocked after the transfer.
 func TestPlanOfABlockedMove(t *testing.T) {
 	for annotations, stops := range map[string]int{`clusterctl.cluster.x-k8s.io/block-move: ""`: 1, "": 0} {
 		file := filepath.Join(t.TempDir(), "dump.yaml")

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// proxy is clusterctl's own, which makes a client once instead of for each request.
+// proxy is clusterctl's proxy with one client instead of a new one for each request.
 type proxy struct {
 	cluster.Proxy
 	client client.Client
@@ -23,18 +23,18 @@ type proxy struct {
 
 func (p proxy) NewClient(context.Context) (client.Client, error) { return p.client, nil }
 
-// hasty is the client of one move of clusterctl's.
-type hasty struct {
+// impatientClient is the client of one move by clusterctl.
+type impatientClient struct {
 	client.Client
 	world *world
-	// giveUp ends the move: clusterctl asks for what is missing again and again, for fifteen seconds,
-	// and has failed when it has asked twice.
+	// giveUp ends the move when clusterctl requests a missing object for the second time. clusterctl
+	// itself repeats such requests for fifteen seconds and then fails.
 	giveUp  context.CancelFunc
 	missing map[string]bool
 }
 
 // Get implements client.Client.
-func (c hasty) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (c impatientClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, o, options...)
 	if apierrors.IsNotFound(err) {
 		name := fmt.Sprintf("%T %s %s", o, o.GetObjectKind().GroupVersionKind(), key)
@@ -46,8 +46,9 @@ func (c hasty) Get(ctx context.Context, key client.ObjectKey, o client.Object, o
 	return err
 }
 
-// List implements client.Client. The CRDs stay the same, and are most of what clusterctl reads.
-func (c hasty) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+// List implements client.Client. It caches the CRDs, which don't change and are most of the objects that
+// clusterctl reads.
+func (c impatientClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	crds, ok := list.(*apiextensionsv1.CustomResourceDefinitionList)
 	if !ok {
 		return c.Client.List(ctx, list, options...)
@@ -62,27 +63,26 @@ func (c hasty) List(ctx context.Context, list client.ObjectList, options ...clie
 	return nil
 }
 
-// mover returns a mover of clusterctl's, which remembers that it once was for a dry run.
+// mover returns a new mover of clusterctl, because a mover stays in dry-run mode after a dry run.
 func (w *world) mover(giveUp context.CancelFunc) cluster.ObjectMover {
 	kubeconfig := cluster.Kubeconfig{Path: w.kubeconfig}
-	injected := proxy{Proxy: cluster.NewProxy(kubeconfig), client: hasty{Client: w.clusterctls, world: w, giveUp: giveUp, missing: map[string]bool{}}}
+	injected := proxy{Proxy: cluster.NewProxy(kubeconfig), client: impatientClient{Client: w.clusterctlClient, world: w, giveUp: giveUp, missing: map[string]bool{}}}
 	return cluster.New(kubeconfig, w.clusterctlConfig, cluster.InjectProxy(injected)).ObjectMover()
 }
 
-// taken is what clusterctl says it creates and deletes, in its order.
-type taken struct {
+// moveLog has the objects that clusterctl logs as created and deleted, in their order.
+type moveLog struct {
 	mutex            sync.Mutex
 	created, deleted []string
 }
 
-// The methods of taken are the sink of clusterctl's log, which keeps only the objects that clusterctl creates and
-// deletes.
-func (*taken) Init(logr.RuntimeInfo)            {}
-func (*taken) Enabled(int) bool                 { return true }
-func (*taken) Error(error, string, ...any)      {}
-func (k *taken) WithValues(...any) logr.LogSink { return k }
-func (k *taken) WithName(string) logr.LogSink   { return k }
-func (k *taken) Info(_ int, message string, values ...any) {
+// The methods of moveLog implement logr.LogSink. It keeps only the objects that clusterctl creates and deletes.
+func (*moveLog) Init(logr.RuntimeInfo)            {}
+func (*moveLog) Enabled(int) bool                 { return true }
+func (*moveLog) Error(error, string, ...any)      {}
+func (k *moveLog) WithValues(...any) logr.LogSink { return k }
+func (k *moveLog) WithName(string) logr.LogSink   { return k }
+func (k *moveLog) Info(_ int, message string, values ...any) {
 	if len(values) != 4 || message != "Creating" && message != "Deleting" {
 		return
 	}
@@ -96,18 +96,18 @@ func (k *taken) Info(_ int, message string, values ...any) {
 	}
 }
 
-// nameOf names an object as taken does.
+// nameOf returns the name of an object in a moveLog.
 func nameOf(o manifest.Object) string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
 
-// moves is where clusterctl's log goes: to the dry run that runs. There is one at a time, as
-// clusterctl has one log; other messages in it are not about created objects.
+// moves has the sink of clusterctl's log. Only one dry run runs at a time, because clusterctl has one log
+// for the process. Other messages in it are not about created objects.
 var moves struct {
 	sync.Mutex
-	sink *taken
+	sink *moveLog
 }
 
-// dryRun lets clusterctl's own code do a dry run.
-func (w *world) dryRun(ctx context.Context, namespace string) (*taken, error) {
+// dryRun runs clusterctl's own code for a dry run.
+func (w *world) dryRun(ctx context.Context, namespace string) (*moveLog, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	moves.Lock()
@@ -118,10 +118,10 @@ func (w *world) dryRun(ctx context.Context, namespace string) (*taken, error) {
 	err := w.mover(cancel).Move(ctx, namespace, nil, true)
 	moves.sink.mutex.Lock()
 	defer moves.sink.mutex.Unlock()
-	return &taken{created: moves.sink.created, deleted: moves.sink.deleted}, err
+	return &moveLog{created: moves.sink.created, deleted: moves.sink.deleted}, err
 }
 
-// toDirectory lets clusterctl's own code write files, and returns their names.
+// toDirectory runs clusterctl's own code that writes objects to files, and returns the files' names.
 func (w *world) toDirectory(ctx context.Context, namespace, folder string) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -56,7 +56,7 @@ metadata:
   resourceVersion: ""
 `
 
-// crdText is a CRD with a list of versions before a field that is written in braces.
+// crdText is a CRD with a list of versions before a field in braces.
 const crdText = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -80,7 +80,7 @@ spec:
   names: {kind: %[1]s}
 `
 
-// summary says in a line each what a plan does.
+// summary returns a line for each object of a plan.
 func summary(p *move.Plan) []string {
 	lines := []string{}
 	for i, group := range p.Groups {
@@ -114,9 +114,9 @@ func TestDump(t *testing.T) {
 			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"},
 		},
 		{name: "documents", files: map[string]string{"all.yaml": "# a dump\n---\n" + cluster + "---\n" + object("DemoPort", "p", "2", owned)}, want: both},
-		{name: "a document in the line of its mark", files: map[string]string{"all.yaml": cluster + "--- " + jsonPort + "\n"}, want: both},
+		{name: "a document in the line of its marker", files: map[string]string{"all.yaml": cluster + "--- " + jsonPort + "\n"}, want: both},
 		{
-			name: "a list that is none", files: map[string]string{"all.yaml": strings.Replace(list, "- apiVersion: infrastructure", "  apiVersion: infrastructure", 1)},
+			name: "an invalid list", files: map[string]string{"all.yaml": strings.Replace(list, "- apiVersion: infrastructure", "  apiVersion: infrastructure", 1)},
 			want: []string{"left DemoPort team/lost: it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"}, problems: []string{"all.yaml:17: this isn't YAML: mapping key \"apiVersion\" already defined"},
 		},
 		{name: "files in folders", files: map[string]string{"a/c.yml": cluster, "b/p.yaml": object("DemoPort", "p", "2", owned), "README.md": "no"}, want: both},
@@ -173,7 +173,7 @@ func TestDump(t *testing.T) {
 			"b.yaml:1: this isn't an object of Kubernetes", "c.yaml: the file has no objects", "d.yaml:1: this isn't YAML: the document isn't an object",
 		}},
 		{
-			name: "a Cluster that is none", files: map[string]string{"a.yaml": strings.Replace(cluster, "paused: false", "paused: [1]", 1)},
+			name: "an invalid Cluster", files: map[string]string{"a.yaml": strings.Replace(cluster, "paused: false", "paused: [1]", 1)},
 			want: []string{"1 Cluster team/a"}, problems: []string{"Cluster team/a: it can't be read: reading Cluster a"},
 		},
 	} {
@@ -188,20 +188,20 @@ func TestDump(t *testing.T) {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if len(plan.Problems) != len(tc.problems) || plan.Incomplete != (len(tc.problems) > 0) {
-				t.Fatalf("problems are %v, want %v", plan.Problems, tc.problems)
+				t.Fatalf("got the problems %v, want %v", plan.Problems, tc.problems)
 			}
 			for i, want := range tc.problems {
 				if got := strings.ReplaceAll(plan.Problems[i].String(), folder+"/", ""); !strings.Contains(got, want) {
-					t.Errorf("problem is %q, want %q", got, want)
+					t.Errorf("got the problem %q, want %q", got, want)
 				}
 			}
-			// With all fields the same comes out.
-			whole, err := move.Dump(t.Context(), true, folder)
+			// A dump with all fields has the same plan.
+			complete, err := move.Dump(t.Context(), true, folder)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, summary(move.Discover(t.Context(), whole, "team").Plan())); diff != "" {
-				t.Errorf("plan of whole objects (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.want, summary(move.Discover(t.Context(), complete, "team").Plan())); diff != "" {
+				t.Errorf("plan of complete objects (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -227,13 +227,13 @@ func TestNoDump(t *testing.T) {
 	empty := t.TempDir()
 	for _, path := range []string{empty, filepath.Join(empty, "missing")} {
 		if _, err := move.Dump(t.Context(), false, path); !errors.Is(err, move.ErrNoDump) {
-			t.Errorf("%s: error is %v, want ErrNoDump", path, err)
+			t.Errorf("%s: got the error %v, want ErrNoDump", path, err)
 		}
 	}
 }
 
-// FuzzDump: whatever is in a file, reading it ends in objects or problems, and objects that are
-// skimmed are those that are read in whole.
+// FuzzDump checks that every file results in objects or problems, and that skimming a file finds the same
+// objects as reading it completely.
 func FuzzDump(f *testing.F) {
 	f.Add([]byte(list))
 	f.Add([]byte("items:\n-\n- a: b\n  kind: List\n"))

@@ -13,10 +13,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// worldOf makes the world of a scenario without a cluster: all kinds with groups of providers are read.
+// worldOf returns the world of a scenario without a cluster. It has all kinds of the providers' groups.
 func worldOf(s *scenario) *move.World {
 	world := &move.World{Source: "a scenario", Kinds: move.KindsOf()}
-	uids := map[*made]types.UID{}
+	uids := map[*scenarioObject]types.UID{}
 	for i, m := range s.objects {
 		uids[m] = types.UID(fmt.Sprintf("u%d", i))
 	}
@@ -26,8 +26,8 @@ func worldOf(s *scenario) *move.World {
 		for _, owner := range m.owners {
 			o.Owners = append(o.Owners, metav1.OwnerReference{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: uids[owner]})
 		}
-		if m.ghost != "" {
-			o.Owners = append(o.Owners, metav1.OwnerReference{APIVersion: coreAPI, Kind: m.ghost, Name: "ghost", UID: "ghost-" + uids[m]})
+		if m.missingOwner != "" {
+			o.Owners = append(o.Owners, metav1.OwnerReference{APIVersion: coreAPI, Kind: m.missingOwner, Name: "ghost", UID: "ghost-" + uids[m]})
 		}
 		gk := o.GroupKind()
 		hierarchy := gk.Group == "cluster.x-k8s.io" && (gk.Kind == "Cluster" || gk.Kind == "ClusterClass") || gk.Kind == "ClusterResourceSet"
@@ -39,8 +39,8 @@ func worldOf(s *scenario) *move.World {
 	return world
 }
 
-// TestMembers: the members are the objects of the plan, each once, with the fate that it gives them, and
-// those that are only named; and an owner is above in the order of the move.
+// TestMembers checks that the members are the objects of the plan with their fates, each once, and owners that
+// don't exist, and that owners are created in an earlier step than the objects that they own.
 func TestMembers(t *testing.T) {
 	seen := map[move.Fate]int{}
 	for seed := range 60 {
@@ -68,17 +68,17 @@ func TestMembers(t *testing.T) {
 			seen[m.Fate]++
 			for _, owner := range m.Owners {
 				if owner.At < 0 || owner.At >= len(members) {
-					t.Fatalf("seed %d: %s has an owner %d", seed, m.Object, owner.At)
+					t.Fatalf("seed %d: %s has the owner %d of %d members", seed, m.Object, owner.At, len(members))
 				}
 				if of := members[owner.At]; m.Step > 0 && of.Step >= m.Step && owner.At != i {
-					t.Errorf("seed %d: %s is created in step %d, and its owner %s in %d", seed, m.Object, m.Step, of.Object, of.Step)
+					t.Errorf("seed %d: %s is created in step %d, but its owner %s in step %d", seed, m.Object, m.Step, of.Object, of.Step)
 				}
 			}
 			if m.Fate == move.FateAbsent {
 				continue
 			}
 			if _, twice := got[m.Object]; twice {
-				t.Errorf("seed %d: %s is there twice", seed, m.Object)
+				t.Errorf("seed %d: %s is a member twice", seed, m.Object)
 			}
 			got[m.Object] = m.Fate
 			if m.Why == "" {
@@ -88,7 +88,7 @@ func TestMembers(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("seed %d (-plan +members):\n%s", seed, diff)
 		}
-		// Each owner reference of an object that was read is there.
+		// Each owner reference of an object is in the members.
 		links, owners := 0, 0
 		for _, n := range g.Nodes {
 			links += len(n.Owners)
@@ -101,10 +101,10 @@ func TestMembers(t *testing.T) {
 			}
 		}
 		if owners < links {
-			t.Errorf("seed %d: the members have %d owners, want %d or more", seed, owners, links)
+			t.Errorf("seed %d: the members have %d owners, want at least %d", seed, owners, links)
 		}
 		if len(members) < len(g.Nodes) {
-			t.Errorf("seed %d: there are %d members, and %d nodes", seed, len(members), len(g.Nodes))
+			t.Errorf("seed %d: %d members for %d nodes", seed, len(members), len(g.Nodes))
 		}
 	}
 	for _, fate := range []move.Fate{move.FateMoved, move.FateCopied, move.FateLeft, move.FateApart, move.FateAbsent} {

@@ -27,7 +27,7 @@ func TestConnect(t *testing.T) {
 	}
 	for _, file := range []string{filepath.Join(folder, "missing"), broken} {
 		if _, _, err := move.Connect(file, ""); !errors.Is(err, move.ErrKubeconfig) {
-			t.Errorf("%s: error is %v, want ErrKubeconfig", file, err)
+			t.Errorf("%s: got the error %v, want ErrKubeconfig", file, err)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	_, err = move.Live(t.Context(), &rest.Config{Host: "http://" + address}, "default", false)
 	if !errors.Is(err, move.ErrUnreachable) || !strings.Contains(err.Error(), address) {
-		t.Errorf("error is %v, want ErrUnreachable with the address", err)
+		t.Errorf("got the error %v, want ErrUnreachable with the address", err)
 	}
 }
 
@@ -52,11 +52,11 @@ func TestUnauthorized(t *testing.T) {
 	config := rest.AnonymousClientConfig(w.config)
 	config.BearerToken = "expired"
 	if _, err := move.Live(t.Context(), config, "default", false); !errors.Is(err, move.ErrUnauthorized) {
-		t.Errorf("error is %v, want ErrUnauthorized", err)
+		t.Errorf("got the error %v, want ErrUnauthorized", err)
 	}
 }
 
-// TestForbidden: a user gets the permitted objects and the missing rules; with these rules, all objects.
+// TestForbidden checks that a user gets the permitted objects and the missing rules, and with these rules all objects.
 func TestForbidden(t *testing.T) {
 	w := theWorld(t)
 	s := newScenario(2000, "forbidden")
@@ -101,22 +101,22 @@ func TestForbidden(t *testing.T) {
 	}
 	got := plan()
 	if !got.Incomplete || got.Created() == 0 {
-		t.Errorf("incomplete is %v and %d objects are moved, want an incomplete plan with some", got.Incomplete, got.Created())
+		t.Errorf("incomplete is %v and %d objects are moved, want an incomplete plan with moved objects", got.Incomplete, got.Created())
 	}
-	var rulesSaid []string
+	var missingRules []string
 	for _, p := range got.Problems {
 		if _, rule, ok := strings.Cut(p.Message, "with the rule "); ok {
-			rulesSaid = append(rulesSaid, rule)
+			missingRules = append(missingRules, rule)
 		}
 	}
-	slices.Sort(rulesSaid)
+	slices.Sort(missingRules)
 	want := []string{
 		`{apiGroups: [""], resources: ["secrets"], verbs: [get, list]}`,
 		`{apiGroups: ["clusterctl.cluster.x-k8s.io"], resources: ["metadata"], verbs: [get, list]}`,
 		`{apiGroups: ["clusterctl.cluster.x-k8s.io"], resources: ["providers"], verbs: [get, list]}`,
 		`{apiGroups: ["runtime.cluster.x-k8s.io"], resources: ["extensionconfigs"], verbs: [get, list]}`,
 	}
-	if diff := cmp.Diff(want, slices.Compact(rulesSaid)); diff != "" {
+	if diff := cmp.Diff(want, slices.Compact(missingRules)); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 
@@ -124,21 +124,21 @@ func TestForbidden(t *testing.T) {
 	if err := w.client.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	// The authorizer watches roles; it takes a moment.
+	// The authorizer watches roles, so that it needs a moment.
 	for range 100 {
 		if got = plan(); !got.Incomplete {
 			break
 		}
 	}
 	if got.Incomplete {
-		t.Errorf("problems are %v, want none", got.Problems)
+		t.Errorf("got the problems %v, want none", got.Problems)
 	}
 	if diff := cmp.Diff(summary(w.plan(t, s.space)), summary(got)); diff != "" {
 		t.Errorf("plan of an administrator and of the viewer (-admin +viewer):\n%s", diff)
 	}
 }
 
-// TestNoCRDs: a user who may not read CRDs gets the objects, marked as incomplete.
+// TestNoCRDs checks that a user who may not read CRDs gets an incomplete plan with the objects.
 func TestNoCRDs(t *testing.T) {
 	w := theWorld(t)
 	s := newScenario(2002, "nocrds")
@@ -172,8 +172,8 @@ func TestNoCRDs(t *testing.T) {
 	}
 }
 
-// TestSecretsOfIdentities: a Secret that an identity without a namespace names, and that the identity does not own, belongs to
-// the move and is left behind. Another Secret of the provider's namespace has nothing to do with it.
+// TestSecretsOfIdentities checks that a Secret is linked to the move and left behind if an identity without a namespace
+// names it but does not own it. Other Secrets of the provider's namespace are not linked.
 func TestSecretsOfIdentities(t *testing.T) {
 	w := theWorld(t)
 	s := &scenario{random: rand.New(rand.NewPCG(2003, 1)), seed: 2003, space: "identities-2003", second: "identities-2003-b"}
@@ -182,7 +182,7 @@ func TestSecretsOfIdentities(t *testing.T) {
 	identity.Object["spec"] = map[string]any{"secretRef": map[string]any{"name": unowned}}
 	s.add("v1", "Secret", providerNamespace, unowned, nil)
 	s.add("v1", "Secret", providerNamespace, other, nil)
-	s.add("v1", "Secret", s.space, unowned, nil) // the name alone doesn't make it the identity's
+	s.add("v1", "Secret", s.space, unowned, nil) // the name alone doesn't link it to the identity
 	w.install(t, s)
 	defer w.remove(t, s, true)
 	world, err := move.Live(t.Context(), w.config, s.space, false)

@@ -17,19 +17,20 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// seeds is how many scenarios are compared.
+// seeds is the number of scenarios that are compared.
 const seeds = 200
 
-// TestParity holds plans of live namespaces against what clusterctl's own code does with the same
-// objects: what it creates and in which order, what it deletes, what it writes into a folder, and
-// whether it refuses to start. Two API servers share the work, as much of it is waiting for one.
+// TestParity compares plans of live namespaces with clusterctl's own code for the same objects: the objects
+// that it creates, in their order, the objects that it deletes, the files that it writes to a folder, and
+// whether it refuses to start. Two API servers run half of the scenarios each, because most of the time is spent
+// waiting for them.
 func TestParity(t *testing.T) {
 	first := theWorld(t)
 	var mutex sync.Mutex
 	seen := map[string]int{}
 	compare := func(t *testing.T, w *world, seed int) {
 		s := newScenario(seed, "parity")
-		all := seed < 10 // of which the move of all namespaces at once is compared
+		all := seed < 10 // also compare the move of all namespaces
 		w.install(t, s)
 		defer w.remove(t, s, all)
 		namespaces := []string{s.space}
@@ -63,29 +64,29 @@ func TestParity(t *testing.T) {
 					w = second
 				}
 				for seed := range seeds {
-					if seed/2%2 == half { // each half has the like of the other
+					if seed/2%2 == half { // both halves have even and odd seeds
 						t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { compare(t, w, seed) })
 					}
 				}
 			})
 		}
 	})
-	// What is compared has all that the rules tell apart.
-	for _, what := range []string{"moved", "deleted", "kept", "left alone in the target", "stuck", "left behind", "apart", "stops", "stops of dry runs", "goes on"} {
+	// The scenarios must have all cases that the rules distinguish.
+	for _, what := range []string{"moved", "deleted", "kept", "left alone in the target", "stuck", "left behind", "apart", "stops", "stops of dry runs", "starts"} {
 		if seen[what] < 10 {
-			t.Errorf("%d plans have what is called %q, want at least 10 of %d", seen[what], what, seeds)
+			t.Errorf("%d of %d plans have the case %q, want at least 10", seen[what], seeds, what)
 		}
 	}
-	t.Logf("plans by what they have: %v", seen)
+	t.Logf("plans by their cases: %v", seen)
 }
 
-// count counts a plan by what it has.
+// count adds the cases of a plan.
 func count(seen map[string]int, plan *move.Plan) {
 	has := map[string]bool{"apart": len(plan.Apart) > 0, "stops": len(plan.Stops) > 0}
 	for _, s := range plan.Stops {
 		has["stops of dry runs"] = has["stops of dry runs"] || s.DryRun
 	}
-	has["goes on"] = !has["stops of dry runs"]
+	has["starts"] = !has["stops of dry runs"]
 	for _, group := range plan.Groups {
 		for _, m := range group {
 			has["moved"] = true
@@ -105,7 +106,7 @@ func count(seen map[string]int, plan *move.Plan) {
 	}
 }
 
-// compareDryRun holds a plan against clusterctl's dry run.
+// compareDryRun compares a plan with clusterctl's dry run.
 func compareDryRun(t *testing.T, w *world, plan *move.Plan) {
 	t.Helper()
 	stops := slices.ContainsFunc(plan.Stops, func(s move.Stop) bool { return s.DryRun })
@@ -134,14 +135,14 @@ func compareDryRun(t *testing.T, w *world, plan *move.Plan) {
 		t.Errorf("deleted (-clusterctl +plan):\n%s", diff)
 	}
 	if !slices.IsSortedFunc(got.created, func(a, b string) int { return group[a] - group[b] }) {
-		t.Errorf("clusterctl creates in an order that is not that of the plan's groups: %v", got.created)
+		t.Errorf("clusterctl creates objects in another order than the plan's groups: %v", got.created)
 	}
 	if !slices.IsSortedFunc(got.deleted, func(a, b string) int { return group[b] - group[a] }) {
-		t.Errorf("clusterctl deletes in an order that is not that of the plan's groups: %v", got.deleted)
+		t.Errorf("clusterctl deletes objects in another order than the plan's groups: %v", got.deleted)
 	}
 }
 
-// compareToDirectory holds a plan against the files that clusterctl writes.
+// compareToDirectory compares a plan with the files that clusterctl writes.
 func compareToDirectory(t *testing.T, w *world, plan *move.Plan) {
 	t.Helper()
 	stops := slices.ContainsFunc(plan.Stops, func(s move.Stop) bool { return s.ToDirectory })
@@ -170,7 +171,7 @@ func sorted(items []string) []string {
 	return items
 }
 
-// TestParityOfTheProgram holds plans against the clusterctl program itself, for a few scenarios.
+// TestParityOfTheProgram compares plans of a few scenarios with the program clusterctl itself.
 func TestParityOfTheProgram(t *testing.T) {
 	w := theWorld(t)
 	clusterctl := pinned.Tool(t, "clusterctl")

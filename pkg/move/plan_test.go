@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the schema of the plan")
 
-// TestPlanSchema holds docs/move-plan.schema.json against the plan's types, and a plan with something of
-// everything against it.
+// TestPlanSchema checks that docs/move-plan.schema.json matches the plan's types and a plan with all kinds of
+// content.
 func TestPlanSchema(t *testing.T) {
 	world, err := move.Dump(t.Context(), false, "draw/testdata/sample.yaml")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestPlanSchema(t *testing.T) {
 	}
 	plan := move.Discover(t.Context(), world, "team").Plan()
 	if len(plan.Groups) == 0 || len(plan.LeftBehind) == 0 || len(plan.Apart) == 0 || len(plan.Stops) == 0 {
-		t.Errorf("the plan lacks something: %+v", plan)
+		t.Errorf("the plan lacks a kind of content: %+v", plan)
 	}
 	plan.Assumptions = append(plan.Assumptions, "that its CRD has no labels")
 	plan.Problems = append(plan.Problems, move.Problem{Where: "a file, line 1", Message: "it can't be read"})

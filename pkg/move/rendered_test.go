@@ -90,7 +90,7 @@ kind: ConfigMap
 metadata: {name: cni}
 `
 
-// TestRendered: objects of a template get the owners that controllers give them.
+// TestRendered checks that objects of a template get the same owners as from controllers.
 func TestRendered(t *testing.T) {
 	crd := func(kind, scope, label string) string {
 		plural := strings.ToLower(kind) + "s"
@@ -116,7 +116,7 @@ spec:
 	})
 	releases, err := release.Read(folder)
 	if err != nil || len(releases) != 1 {
-		t.Fatalf("%d releases: %v", len(releases), err)
+		t.Fatalf("got %d releases: %v", len(releases), err)
 	}
 	world, err := move.Rendered(t.Context(), releases[0], "", map[string]string{"CLUSTER_NAME": "demo", "KUBERNETES_VERSION": "v1.36.3"})
 	if err != nil {
@@ -135,18 +135,18 @@ spec:
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	if len(plan.Apart) != 1 || plan.Apart[0].Object.Name != "cloud" {
-		t.Errorf("apart are %v, want the Secret cloud", plan.Apart)
+		t.Errorf("got %v apart, want the Secret cloud", plan.Apart)
 	}
 	if len(plan.Stops) > 0 || plan.Incomplete {
-		t.Errorf("stops %v, problems %v; want none: the objects are in no cluster yet", plan.Stops, plan.Problems)
+		t.Errorf("stops %v, problems %v; want none, because the objects are in no cluster", plan.Stops, plan.Problems)
 	}
 	if want := "DemoCluster default/demo refers to DemoNetwork default/net: its provider's controller is taken to make it the owner"; len(plan.Assumptions) != 1 || plan.Assumptions[0] != want {
-		t.Errorf("assumptions are %q, want %q", plan.Assumptions, want)
+		t.Errorf("got the assumptions %q, want %q", plan.Assumptions, want)
 	}
 }
 
-// TestCorpus plans the move of every flavor of real providers: each ends in a plan or in clusterctl's
-// own refusal to render it.
+// TestCorpus plans the move of every flavor of real providers. Each has a plan unless clusterctl refuses to
+// render it.
 func TestCorpus(t *testing.T) {
 	root := filepath.Join(pinned.Corpus(t), "released")
 	if _, err := os.Stat(root); err != nil {

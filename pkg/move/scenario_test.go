@@ -20,66 +20,66 @@ const (
 	hierarchyLabel    = "clusterctl.cluster.x-k8s.io/move-hierarchy"
 )
 
-// made is an object of a scenario. Its owners are known once they have been created.
-type made struct {
+// scenarioObject is an object of a scenario. Its owners have UIDs after their creation.
+type scenarioObject struct {
 	*unstructured.Unstructured
-	owners []*made
-	// ghost is the kind of an owner that does not exist; "" is none.
-	ghost string
-	// status is set apart, as Kubernetes wants it.
+	owners []*scenarioObject
+	// missingOwner is the kind of an owner that does not exist; "" is none.
+	missingOwner string
+	// status is set by a request of its own, as Kubernetes requires.
 	status map[string]any
 }
 
-// scenario is what a seed makes: objects of a namespace, of a second one, of the provider's and of none.
+// scenario has the objects of a seed: in two namespaces, in the provider's namespace and without a namespace.
 type scenario struct {
 	random        *rand.Rand
 	seed          int
 	space, second string
-	objects       []*made
-	// unready scenarios have Clusters or Machines that clusterctl refuses to move for real.
+	objects       []*scenarioObject
+	// unready scenarios have Clusters or Machines that clusterctl refuses to move, except in a dry run.
 	unready bool
 	names   int
 }
 
-// newScenario makes the objects of a seed.
+// newScenario returns the scenario of a seed.
 func newScenario(seed int, prefix string) *scenario {
 	s := &scenario{random: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed}
 	s.space = fmt.Sprintf("%s-%d", prefix, seed)
 	s.second = s.space + "-b"
 	s.unready = s.chance(8)
 
-	var classes []*made
+	var classes []*scenarioObject
 	if s.chance(2) {
 		classes = append(classes, s.class(s.space))
 	}
 	if s.chance(3) {
 		classes = append(classes, s.class(s.second))
 	}
-	var clusters []*made
+	var clusters []*scenarioObject
 	for range s.random.IntN(4) {
 		clusters = append(clusters, s.cluster(s.space, classes))
 	}
 	if s.chance(3) {
-		s.cluster(s.second, classes) // may use a class of the first
+		s.cluster(s.second, classes) // may use a class of the first namespace
 	}
 	s.resourceSets(clusters)
 	s.globals()
-	s.oddities(clusters)
-	s.mischief()
+	s.specialCases(clusters)
+	s.changeOwners()
 	return s
 }
 
-// chance is true once in n times.
+// chance returns true with the probability 1/n.
 func (s *scenario) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// name returns a name that no other object of the seed has.
+// name returns a unique name for an object of the seed.
 func (s *scenario) name(stem string) string {
 	s.names++
 	return fmt.Sprintf("%s-%d-%d", stem, s.seed, s.names)
 }
 
 // add adds an object.
-func (s *scenario) add(apiVersion, kind, namespace, name string, spec map[string]any, owners ...*made) *made {
+func (s *scenario) add(apiVersion, kind, namespace, name string, spec map[string]any, owners ...*scenarioObject) *scenarioObject {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
@@ -88,35 +88,35 @@ func (s *scenario) add(apiVersion, kind, namespace, name string, spec map[string
 	if spec != nil {
 		u.Object["spec"] = spec
 	}
-	m := &made{Unstructured: u, owners: owners}
+	m := &scenarioObject{Unstructured: u, owners: owners}
 	s.objects = append(s.objects, m)
 	return m
 }
 
-// label sets a label of clusterctl's.
-func (m *made) label(name string) { m.SetLabels(map[string]string{name: ""}) }
+// label sets a label of clusterctl.
+func (m *scenarioObject) label(name string) { m.SetLabels(map[string]string{name: ""}) }
 
-// demo adds an object of the made-up provider.
-func (s *scenario) demo(kind, namespace string, owners ...*made) *made {
+// demo adds an object of the demo provider.
+func (s *scenario) demo(kind, namespace string, owners ...*scenarioObject) *scenarioObject {
 	return s.add(demoAPI, kind, namespace, s.name("demo"), map[string]any{"size": "small"}, owners...)
 }
 
-// reference is a contract versioned reference.
-func reference(o *made) map[string]any {
+// reference returns a reference without a version, as the contract has it.
+func reference(o *scenarioObject) map[string]any {
 	gvk := o.GroupVersionKind()
 	return map[string]any{"apiGroup": gvk.Group, "kind": gvk.Kind, "name": o.GetName()}
 }
 
-// templateReference is a reference of a ClusterClass.
-func templateReference(o *made) map[string]any {
+// templateReference returns a reference of a ClusterClass to a template.
+func templateReference(o *scenarioObject) map[string]any {
 	return map[string]any{"templateRef": map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "name": o.GetName()}}
 }
 
-// class adds a ClusterClass with its templates. Some templates have no owner yet, and some are of a
-// kind that no move lists.
-func (s *scenario) class(namespace string) *made {
+// class adds a ClusterClass with its templates. Some templates have no owner so far, and some are of a kind
+// that clusterctl doesn't read.
+func (s *scenario) class(namespace string) *scenarioObject {
 	class := s.add(coreAPI, "ClusterClass", namespace, s.name("class"), nil)
-	template := func(apiVersion, kind string, spec map[string]any) *made {
+	template := func(apiVersion, kind string, spec map[string]any) *scenarioObject {
 		t := s.add(apiVersion, kind, namespace, s.name("t"), spec)
 		if !s.chance(5) {
 			t.owners = append(t.owners, class)
@@ -137,14 +137,14 @@ func (s *scenario) class(namespace string) *made {
 			"class": "default", "infrastructure": templateReference(machine), "bootstrap": templateReference(bootstrap),
 		}}},
 	}
-	if s.chance(4) { // a template of the class that it does not refer to
+	if s.chance(4) { // a template that the class owns but does not refer to
 		s.demo("DemoMachineTemplate", namespace, class)
 	}
 	return class
 }
 
-// cluster adds a Cluster with what belongs to it.
-func (s *scenario) cluster(namespace string, classes []*made) *made {
+// cluster adds a Cluster with its objects.
+func (s *scenario) cluster(namespace string, classes []*scenarioObject) *scenarioObject {
 	cluster := s.add(coreAPI, "Cluster", namespace, s.name("c"), nil)
 	infrastructure := s.demo("DemoCluster", namespace, cluster)
 	spec := map[string]any{"infrastructureRef": reference(infrastructure)}
@@ -180,7 +180,7 @@ func (s *scenario) cluster(namespace string, classes []*made) *made {
 }
 
 // controlPlane adds a control plane with its Machines.
-func (s *scenario) controlPlane(cluster *made) *made {
+func (s *scenario) controlPlane(cluster *scenarioObject) *scenarioObject {
 	namespace := cluster.GetNamespace()
 	template := s.demo("DemoMachineTemplate", namespace, cluster)
 	plane := s.add(controlAPI, "KubeadmControlPlane", namespace, s.name("kcp"), map[string]any{
@@ -193,8 +193,8 @@ func (s *scenario) controlPlane(cluster *made) *made {
 	return plane
 }
 
-// machine adds a Machine with what belongs to it.
-func (s *scenario) machine(cluster *made, owner *made) *made {
+// machine adds a Machine with its objects.
+func (s *scenario) machine(cluster *scenarioObject, owner *scenarioObject) *scenarioObject {
 	namespace := cluster.GetNamespace()
 	machine := s.add(coreAPI, "Machine", namespace, s.name("m"), nil, owner)
 	infrastructure := s.demo("DemoMachine", namespace, machine)
@@ -218,15 +218,15 @@ func (s *scenario) machine(cluster *made, owner *made) *made {
 	return machine
 }
 
-// workers is the template of Machines in deployments, sets and pools.
-func (s *scenario) workers(cluster, infrastructure *made) map[string]any {
+// workers returns the template of Machines in deployments, sets and pools.
+func (s *scenario) workers(cluster, infrastructure *scenarioObject) map[string]any {
 	return map[string]any{"spec": map[string]any{
 		"clusterName": cluster.GetName(), "infrastructureRef": reference(infrastructure), "bootstrap": map[string]any{"dataSecretName": "data"},
 	}}
 }
 
 // deployment adds a MachineDeployment with its MachineSet and Machines.
-func (s *scenario) deployment(cluster *made) {
+func (s *scenario) deployment(cluster *scenarioObject) {
 	namespace := cluster.GetNamespace()
 	template := s.demo("DemoMachineTemplate", namespace, cluster)
 	s.add(bootstrapAPI, "KubeadmConfigTemplate", namespace, s.name("kct"), map[string]any{"template": map[string]any{"spec": map[string]any{"format": "ignition"}}}, cluster)
@@ -247,7 +247,7 @@ func (s *scenario) deployment(cluster *made) {
 }
 
 // pool adds a MachinePool.
-func (s *scenario) pool(cluster *made) {
+func (s *scenario) pool(cluster *scenarioObject) {
 	namespace := cluster.GetNamespace()
 	pool := s.add(coreAPI, "MachinePool", namespace, s.name("mp"), nil, cluster)
 	infrastructure := s.demo("DemoMachinePool", namespace, pool)
@@ -257,27 +257,27 @@ func (s *scenario) pool(cluster *made) {
 	}
 }
 
-// secrets adds Secrets and ConfigMaps beside a Cluster: some are named after it, some are not.
-func (s *scenario) secrets(cluster *made) {
+// secrets adds Secrets and ConfigMaps to the namespace of a Cluster, some with its name as a prefix.
+func (s *scenario) secrets(cluster *scenarioObject) {
 	namespace := cluster.GetNamespace()
 	for _, purpose := range []string{"kubeconfig", "etcd", "proxy", "apiserver-etcd-client", "something"} {
 		if s.chance(2) {
 			secret := s.add("v1", "Secret", namespace, cluster.GetName()+"-"+purpose, nil)
 			if s.chance(5) {
-				secret.owners = []*made{cluster}
+				secret.owners = []*scenarioObject{cluster}
 			}
 		}
 	}
 	if s.chance(2) {
 		s.add("v1", "ConfigMap", namespace, s.name("cm"), nil, cluster)
 	}
-	if s.chance(3) { // the name of a Cluster's, and an owner that is moved alone
+	if s.chance(3) { // a name as of a Cluster's Secret, and an owner that is moved alone
 		s.add("v1", "Secret", namespace, cluster.GetName()+"-sa", nil, s.demo("DemoShared", namespace))
 	}
 }
 
-// resourceSets adds ClusterResourceSets with what they apply, and their bindings.
-func (s *scenario) resourceSets(clusters []*made) {
+// resourceSets adds ClusterResourceSets with their resources and bindings.
+func (s *scenario) resourceSets(clusters []*scenarioObject) {
 	if !s.chance(2) {
 		return
 	}
@@ -287,7 +287,7 @@ func (s *scenario) resourceSets(clusters []*made) {
 		"clusterSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
 		"resources":       []any{map[string]any{"kind": "Secret", "name": secret.GetName()}, map[string]any{"kind": "ConfigMap", "name": configMap.GetName()}},
 	})
-	secret.owners, configMap.owners = []*made{set}, []*made{set}
+	secret.owners, configMap.owners = []*scenarioObject{set}, []*scenarioObject{set}
 	for _, cluster := range clusters {
 		binding := s.add(addonsAPI, "ClusterResourceSetBinding", s.space, cluster.GetName(), map[string]any{"clusterName": cluster.GetName()}, set)
 		if s.chance(4) {
@@ -299,7 +299,7 @@ func (s *scenario) resourceSets(clusters []*made) {
 	}
 }
 
-// globals adds objects without a namespace, with and without labels, and what belongs to them.
+// globals adds objects without a namespace, with and without labels, and the objects that they own.
 func (s *scenario) globals() {
 	if s.chance(2) { // the CRD has the label move-hierarchy
 		identity := s.demo("DemoIdentity", "")
@@ -332,8 +332,8 @@ func (s *scenario) globals() {
 	}
 }
 
-// oddities adds objects that labels move, that nothing moves, and that belong to several Clusters.
-func (s *scenario) oddities(clusters []*made) {
+// specialCases adds objects that are moved because of labels, are not moved, or belong to several Clusters.
+func (s *scenario) specialCases(clusters []*scenarioObject) {
 	if s.chance(2) {
 		s.demo("DemoShared", s.space) // the CRD has the label move
 	}
@@ -368,15 +368,15 @@ func (s *scenario) oddities(clusters []*made) {
 	}
 }
 
-// mischief spoils owner references here and there.
-func (s *scenario) mischief() {
-	pick := func() *made { return s.objects[s.random.IntN(len(s.objects))] }
+// changeOwners makes unusual owner references and Clusters that can't be moved.
+func (s *scenario) changeOwners() {
+	pick := func() *scenarioObject { return s.objects[s.random.IntN(len(s.objects))] }
 	if len(s.objects) == 0 {
 		return
 	}
 	if s.chance(4) { // a cycle of two or three
 		a, b := s.demo("DemoPort", s.space), s.demo("DemoPort", s.space)
-		a.owners, b.owners = []*made{b}, []*made{a}
+		a.owners, b.owners = []*scenarioObject{b}, []*scenarioObject{a}
 		if s.chance(2) {
 			a.owners = append(a.owners, pick())
 		}
@@ -384,16 +384,16 @@ func (s *scenario) mischief() {
 	}
 	if s.chance(6) {
 		port := s.demo("DemoPort", s.space)
-		port.owners = []*made{port}
+		port.owners = []*scenarioObject{port}
 	}
-	if s.chance(3) { // an owner that does not exist, or that no move reads
+	if s.chance(3) { // an owner that does not exist or is not read
 		m := pick()
-		m.ghost = []string{"DemoMachine", "Job", "DemoMachine", "Secret"}[s.random.IntN(4)]
+		m.missingOwner = []string{"DemoMachine", "Job", "DemoMachine", "Secret"}[s.random.IntN(4)]
 	}
 	if s.chance(12) {
-		pick().ghost = []string{"Cluster", "ClusterClass", "Machine"}[s.random.IntN(3)]
+		pick().missingOwner = []string{"Cluster", "ClusterClass", "Machine"}[s.random.IntN(3)]
 	}
-	if s.chance(5) { // an owner anywhere
+	if s.chance(5) { // a random owner
 		m, owner := pick(), pick()
 		m.owners = append(m.owners, owner)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSkim: the lines of fields that no rule reads become empty, and text in another style than kubectl's
-// is not skimmed.
+// TestSkim checks that the lines of fields that no rule reads become empty, and that text in another style than
+// kubectl's is not skimmed.
 func TestSkim(t *testing.T) {
 	crd := "kind: CustomResourceDefinition\nmetadata:\n  name: x\n"
 	for _, tc := range []struct{ name, text, want string }{
@@ -36,10 +36,10 @@ func TestSkim(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, ok := skim([]byte(tc.text))
 			if string(got) != tc.want || ok != (tc.want != "") {
-				t.Errorf("it is %v and\n%s\nwant\n%s", ok, got, tc.want)
+				t.Errorf("skim returns %v and\n%s\nwant\n%s", ok, got, tc.want)
 			}
 			if ok && strings.Count(string(got), "\n") != strings.Count(tc.text, "\n") {
-				t.Error("lines have moved")
+				t.Error("the number of lines has changed")
 			}
 		})
 	}

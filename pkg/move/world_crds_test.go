@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// coreCRDs returns the CRDs of Cluster API, its kubeadm providers and clusterctl, labelled as
-// clusterctl does when it installs them, with the one version that a move reads.
+// coreCRDs returns the CRDs of Cluster API, its kubeadm providers and clusterctl, with clusterctl's
+// labels and only the version that a move reads.
 func coreCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
@@ -47,7 +47,7 @@ func coreCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition,
 	return crds, nil
 }
 
-// withoutDescriptions drops what makes CRDs large: clusterctl reads them all for each move.
+// withoutDescriptions removes the descriptions, because clusterctl reads all CRDs for each move.
 func withoutDescriptions(schema *apiextensionsv1.JSONSchemaProps) {
 	schema.Description = ""
 	for name, property := range schema.Properties {
@@ -62,7 +62,7 @@ func withoutDescriptions(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// demoCRDs returns the CRDs of the made-up provider, and one that clusterctl did not install.
+// demoCRDs returns the CRDs of the demo provider, and one that clusterctl did not install.
 func demoCRDs() []*apiextensionsv1.CustomResourceDefinition {
 	anything := true
 	define := func(group, kind string, scope apiextensionsv1.ResourceScope, labels ...string) *apiextensionsv1.CustomResourceDefinition {

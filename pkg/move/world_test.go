@@ -21,15 +21,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// world is an API server with Cluster API's CRDs and those of a made-up provider.
+// world is an API server with the CRDs of Cluster API and of the demo provider.
 type world struct {
 	config      *rest.Config
 	client      client.Client
 	kubeconfig  string
 	environment *envtest.Environment
-	// clusterctls is a client as clusterctl makes them, clusterctlConfig its configuration, and crds what
-	// it has read of the CRDs.
-	clusterctls      client.Client
+	// clusterctlClient is a client as clusterctl creates it, clusterctlConfig its configuration, and crds the
+	// CRDs that it has read.
+	clusterctlClient client.Client
 	clusterctlConfig config.Client
 	crds             *apiextensionsv1.CustomResourceDefinitionList
 }
@@ -42,7 +42,7 @@ var (
 // TestMain starts one API server for all tests that need it.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	moves.sink = &taken{}
+	moves.sink = &moveLog{}
 	clusterctllog.SetLogger(logr.New(moves.sink))
 	stop := func() {}
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// theWorld returns the API server, or ends the test when there is none.
+// theWorld returns the API server. It skips the test if there is none.
 func theWorld(t *testing.T) *world {
 	t.Helper()
 	if errWorld != nil {
@@ -66,7 +66,7 @@ func theWorld(t *testing.T) *world {
 func startWorld() (_ *world, stop func(), err error) {
 	stop = func() {}
 	ctx := context.Background()
-	// The server is short of time, not of memory.
+	// The server needs memory rather than CPU time.
 	if err := os.Setenv("GOGC", "400"); err != nil {
 		return nil, stop, err
 	}
@@ -99,7 +99,7 @@ func startWorld() (_ *world, stop func(), err error) {
 	if w.clusterctlConfig, err = config.New(ctx, "", config.InjectReader(config.NewMemoryReader())); err != nil {
 		return nil, stop, err
 	}
-	if w.clusterctls, err = cluster.NewProxy(cluster.Kubeconfig{Path: w.kubeconfig}).NewClient(ctx); err != nil {
+	if w.clusterctlClient, err = cluster.NewProxy(cluster.Kubeconfig{Path: w.kubeconfig}).NewClient(ctx); err != nil {
 		return nil, stop, err
 	}
 	for _, o := range []map[string]any{
@@ -116,7 +116,7 @@ func startWorld() (_ *world, stop func(), err error) {
 	return w, stop, nil
 }
 
-// addUser makes a user and writes a kubeconfig.
+// addUser creates a user and writes a kubeconfig.
 func (w *world) addUser(file string, user envtest.User) error {
 	added, err := w.environment.AddUser(user, nil)
 	if err != nil {

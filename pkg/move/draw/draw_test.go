@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the schema of the JSON")
 
-// sample is the picture of a small dump with something of everything.
+// sample returns the picture of a small dump with all kinds of content.
 func sample(t *testing.T) *Picture {
 	t.Helper()
 	world, err := move.Dump(t.Context(), false, "testdata/sample.yaml")
@@ -38,7 +38,7 @@ func sample(t *testing.T) *Picture {
 	return Of(g, g.Plan())
 }
 
-// TestJSONSchema holds docs/graph.schema.json against the graph's types and the graph against it.
+// TestJSONSchema checks that docs/graph.schema.json matches the graph's types and a graph.
 func TestJSONSchema(t *testing.T) {
 	schematest.Check(t, "graph.schema.json", &jsonGraph{}, []byte(drawn(t, sample(t), "json")), *update)
 }
@@ -53,26 +53,26 @@ func drawn(t *testing.T, p *Picture, format string) string {
 	return b.String()
 }
 
-// TestGolden holds each format to a file, and that to the objects' own order alone.
+// TestGolden compares each format with a golden file, and two pictures of the same objects with each other.
 func TestGolden(t *testing.T) {
 	for _, collapse := range []Collapse{Auto, Siblings, Kinds} {
 		for _, format := range Formats() {
 			if collapse != Auto && format == "json" {
-				continue // it has all objects
+				continue // JSON has all objects
 			}
 			name := "sample." + format
 			if collapse != Auto {
 				name = "sample-" + string(collapse) + "." + format
 			}
 			if collapse != Auto && format == "html" {
-				continue // it has all ways to collapse
+				continue // the page has all ways to collapse
 			}
 			t.Run(name, func(t *testing.T) {
 				p := sample(t)
 				p.Collapse = collapse
 				got := drawn(t, p, format)
 				if again := drawn(t, p, format); again != got {
-					t.Error("a second picture is another one")
+					t.Error("a second picture of the same objects differs")
 				}
 				file := filepath.Join("testdata", name)
 				if *update {
@@ -92,7 +92,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestOrder: the order in which a dump has its objects does not change the picture.
+// TestOrder checks that the order of a dump's objects does not change the picture.
 func TestOrder(t *testing.T) {
 	world, err := move.Dump(t.Context(), false, "testdata/sample.yaml")
 	if err != nil {
@@ -110,13 +110,13 @@ func TestOrder(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	if err := sample(t).Write("png", io.Discard); err == nil || !strings.Contains(err.Error(), "use text, json, dot, mermaid, svg, html") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got the error %v, want one with the accepted values", err)
 	}
 	if err := ParseCollapse("all"); err == nil || !strings.Contains(err.Error(), "use auto, none, siblings or kinds") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got the error %v, want one with the accepted values", err)
 	}
 	if err := sample(t).Write("svg", failing{}); !errors.Is(err, errFull) {
-		t.Errorf("the error is %v, want that of the writer", err)
+		t.Errorf("got the error %v, want the writer's", err)
 	}
 }
 
@@ -129,17 +129,17 @@ func (failing) Write([]byte) (int, error) { return 0, errFull }
 func TestColor(t *testing.T) {
 	p := sample(t)
 	if strings.Contains(drawn(t, p, "text"), "\x1b") {
-		t.Error("there are escape sequences without colours")
+		t.Error("the text without colours has escape sequences")
 	}
 	p.Color = true
 	for _, line := range strings.Split(drawn(t, p, "text"), "\n") {
 		if left := strings.Contains(line, "× LEFT BEHIND"); left != strings.Contains(line, "\x1b[31;1m") && !strings.HasPrefix(line, "\x1b[31;1mThe move") {
-			t.Errorf("left behind is %v, and the line is %q", left, line)
+			t.Errorf("left behind is %v, but the line is %q", left, line)
 		}
 	}
 }
 
-// namespace makes members as a namespace with Clusters has them: about n, with a few left behind.
+// namespace returns about n members of a namespace with Clusters, a few of them left behind.
 func namespace(n int) []move.Member {
 	var members []move.Member
 	add := func(kind, name string, fate move.Fate, owners ...int) int {
@@ -184,7 +184,7 @@ func namespace(n int) []move.Member {
 	return members
 }
 
-// tangle makes members with owners anywhere, in cycles too.
+// tangle returns members with random owners, some of them in cycles.
 func tangle(seed uint64, n int) []move.Member {
 	random := rand.New(rand.NewPCG(seed, 1))
 	fates := []move.Fate{move.FateMoved, move.FateCopied, move.FateLeft, move.FateApart, move.FateAbsent}
@@ -208,7 +208,7 @@ func pictureOf(members []move.Member) *Picture {
 	return newPicture(&move.Plan{Source: "a test", Namespace: "team"}, members)
 }
 
-// pictures are what tests of all layouts look at.
+// pictures returns the pictures for tests of all layouts.
 func pictures(t *testing.T) map[string]*Picture {
 	all := map[string]*Picture{
 		"nothing": pictureOf(nil), "sample": sample(t), "one": pictureOf(namespace(1)), "500": pictureOf(namespace(500)), "1500": pictureOf(namespace(1500)),
@@ -219,7 +219,7 @@ func pictures(t *testing.T) map[string]*Picture {
 	return all
 }
 
-// TestEveryObjectIsDrawn: each object is in one box, and the picture's counts add up to all of them.
+// TestEveryObjectIsDrawn checks that each object is in one box, and that the counts add up to all objects.
 func TestEveryObjectIsDrawn(t *testing.T) {
 	count := regexp.MustCompile(` ×(\d+)$`)
 	for name, p := range pictures(t) {
@@ -277,7 +277,7 @@ func TestEveryObjectIsDrawn(t *testing.T) {
 	}
 }
 
-// svgBox is a box as the SVG has it.
+// svgBox is a box of an SVG.
 type svgBox struct{ class, heading string }
 
 // boxesOf reads the boxes of an SVG.
@@ -318,7 +318,7 @@ func (e element) attribute(name string) string {
 	return ""
 }
 
-// parsed reads an SVG to its end.
+// parsed returns the root element of an SVG.
 func parsed(t *testing.T, text string) element {
 	t.Helper()
 	decoder := xml.NewDecoder(strings.NewReader(text))
@@ -327,23 +327,23 @@ func parsed(t *testing.T, text string) element {
 		t.Fatalf("the SVG isn't XML: %v\n%s", err, text)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) && err != nil {
-		t.Fatalf("behind the SVG there is more: %v", err)
+		t.Fatalf("more data after the SVG: %v", err)
 	}
 	return root
 }
 
-// TestAlone: a picture needs nothing but itself, and runs no script but the page's own.
-func TestAlone(t *testing.T) {
+// TestSelfContained checks that a picture refers to no other files and runs no script except the page's own.
+func TestSelfContained(t *testing.T) {
 	outside := regexp.MustCompile(`(?i)\b(src|href|srcset|data|action|poster)\s*=|url\(|@import|<(iframe|object|embed|link|img|image|use|foreignObject)\b|\bon[a-z]+\s*=\s*"`)
 	for name, p := range pictures(t) {
 		for _, format := range []string{"svg", "html"} {
 			text := drawn(t, p, format)
 			if found := outside.FindString(text); found != "" {
-				t.Errorf("%s, %s: there is %q", name, format, found)
+				t.Errorf("%s, %s: the picture has %q", name, format, found)
 			}
 			rest := strings.ReplaceAll(text, `xmlns="http://www.w3.org/2000/svg"`, "")
 			if i := strings.Index(rest, "://"); i >= 0 {
-				t.Errorf("%s, %s: there is an address: %q", name, format, rest[max(0, i-20):i+20])
+				t.Errorf("%s, %s: the picture has an address: %q", name, format, rest[max(0, i-20):i+20])
 			}
 		}
 		text := drawn(t, p, "html")

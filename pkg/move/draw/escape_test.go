@@ -17,8 +17,8 @@ var (
 	entity         = regexp.MustCompile(`&(\w+|#\d+);`)
 )
 
-// FuzzEscaping: whatever names, kinds and reasons say, it stays text: the outline of each picture is
-// that of harmless ones.
+// FuzzEscaping checks that all names, kinds and reasons stay text: the picture has the same outline as one with
+// harmless texts.
 func FuzzEscaping(f *testing.F) {
 	for _, text := range []string{
 		"a", "", `</title><script>alert(1)</script>`, `"]; x -> y; n [label="`, "a\nb\r\nc\u2028d", "\x1b[31mred", "\u202egnp.exe", "a&amp;b &#x41; #quot; #35;",
@@ -46,11 +46,11 @@ func FuzzEscaping(f *testing.F) {
 			}
 			for _, format := range Formats() {
 				if format == "json" {
-					continue // JSON has the names as they are, with JSON's escapes
+					continue // JSON has the unchanged names with JSON's escapes
 				}
 				text := drawn(t, p, format)
 				if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar }); i >= 0 {
-					t.Errorf("%s has something unprintable: %q", format, text[i:min(i+10, len(text))])
+					t.Errorf("%s has an unprintable character: %q", format, text[i:min(i+10, len(text))])
 				}
 			}
 			if got, want := strings.Count(drawn(t, p, "text"), "\n"), strings.Count(drawn(t, harmless, "text"), "\n"); got != want {
@@ -60,7 +60,7 @@ func FuzzEscaping(f *testing.F) {
 	})
 }
 
-// hostile is a picture whose every text comes from strangers.
+// hostile returns a picture with the given texts everywhere.
 func hostile(kind, name, why string) *Picture {
 	o := manifest.Object{APIVersion: name + "/v1", Kind: kind, Namespace: name, Name: name}
 	other := o
@@ -77,15 +77,15 @@ func hostile(kind, name, why string) *Picture {
 	}, members)
 }
 
-// checkXML: an SVG has no elements and attributes but those that this package writes.
+// checkXML checks that an SVG has only elements and attributes that this package writes.
 func checkXML(t *testing.T, e element) {
 	t.Helper()
 	if !slices.Contains([]string{"svg", "title", "desc", "style", "rect", "text", "g", "path"}, e.XMLName.Local) {
-		t.Errorf("there is an element %s", e.XMLName.Local)
+		t.Errorf("the SVG has an element %s", e.XMLName.Local)
 	}
 	for _, a := range e.Attrs {
 		if strings.HasPrefix(strings.ToLower(a.Name.Local), "on") || strings.HasSuffix(a.Name.Local, "href") {
-			t.Errorf("there is an attribute %s", a.Name.Local)
+			t.Errorf("the SVG has an attribute %s", a.Name.Local)
 		}
 	}
 	for _, child := range e.Children {
@@ -93,10 +93,10 @@ func checkXML(t *testing.T, e element) {
 	}
 }
 
-// tags returns the names of a page's tags, in their order.
+// tags returns the names of a page's tags in their order, without the script.
 func tags(text string) []string {
 	head, rest, _ := strings.Cut(text, "<script>")
-	_, rest, _ = strings.Cut(rest, "</script>") // what is between is not of the objects
+	_, rest, _ = strings.Cut(rest, "</script>") // the script doesn't depend on the objects
 	return regexp.MustCompile(`<[^\s>]*`).FindAllString(head+rest, -1)
 }
 

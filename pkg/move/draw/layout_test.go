@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLayout: boxes lie side by side on the paper, no line runs through one, each arrow is there, and
-// owners are above what they own.
+// TestLayout checks that boxes don't overlap, that lines don't cross boxes, that each arrow has a line, and that
+// owners are above the objects that they own.
 func TestLayout(t *testing.T) {
 	for name, p := range pictures(t) {
 		for _, collapse := range []Collapse{None, Siblings, Kinds} {
@@ -21,12 +21,12 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// checkBoxes looks for boxes that overlap or leave the paper.
+// checkBoxes checks that boxes don't overlap and are within the drawing.
 func checkBoxes(t *testing.T, l *layout) {
 	t.Helper()
 	for i, a := range l.boxes {
 		if a.x < 0 || a.y < 0 || a.x+boxWidth > l.width || a.y+boxHeight > l.height {
-			t.Errorf("the box %d at %v is not on the paper of %d x %d", i, a, l.width, l.height)
+			t.Errorf("the box %d at %v is outside of the drawing of %d x %d", i, a, l.width, l.height)
 		}
 		for j, b := range l.boxes[:i] {
 			if a.x < b.x+boxWidth && b.x < a.x+boxWidth && a.y < b.y+boxHeight && b.y < a.y+boxHeight {
@@ -36,8 +36,8 @@ func checkBoxes(t *testing.T, l *layout) {
 	}
 }
 
-// checkLines looks for lines that touch boxes other than with their ends. A line bends between two
-// rows, in the rectangle of its ends, and is upright from there on.
+// checkLines checks that lines touch boxes only with their ends. A line bends between two rows, within the
+// rectangle of its ends, and is vertical from there on.
 func checkLines(t *testing.T, l *layout) {
 	t.Helper()
 	for _, ln := range l.lines {
@@ -52,10 +52,10 @@ func checkLines(t *testing.T, l *layout) {
 	}
 }
 
-// checkArrows follows the lines from each box down, and compares what they lead to with the arrows.
+// checkArrows follows the lines down from each box and compares the boxes at their ends with the arrows.
 func checkArrows(t *testing.T, d *drawing, l *layout) {
 	t.Helper()
-	at := map[place]int{} // boxes by where lines begin and end
+	at := map[place]int{} // boxes by the ends of their lines
 	for i, b := range l.boxes {
 		at[place{b.x + boxWidth/2, b.y}] = i
 		at[place{b.x + boxWidth/2, b.y + boxHeight - stack}] = i
@@ -95,18 +95,18 @@ func checkArrows(t *testing.T, d *drawing, l *layout) {
 		case seen[found{a.to, a.from, a.soft, a.ring}]:
 			turned++
 		default:
-			t.Errorf("there is no line for the arrow %+v", a)
+			t.Errorf("the arrow %+v has no line", a)
 		}
 	}
 	if cycles := cyclic(d); turned > 0 && !cycles {
-		t.Errorf("%d arrows lead upwards, and there is no cycle", turned)
+		t.Errorf("%d arrows point upwards without a cycle", turned)
 	}
 	if len(seen) > len(d.arrows) {
-		t.Errorf("there are %d lines for %d arrows", len(seen), len(d.arrows))
+		t.Errorf("got %d lines for %d arrows", len(seen), len(d.arrows))
 	}
 }
 
-// cyclic reports whether boxes are in cycles: taking away those that nothing owns leaves some.
+// cyclic reports whether boxes are in cycles: some are left when all boxes without an owner are removed.
 func cyclic(d *drawing) bool {
 	missing := make([]int, len(d.boxes))
 	for _, a := range d.arrows {
@@ -133,8 +133,8 @@ func cyclic(d *drawing) bool {
 	return taken < len(d.boxes)
 }
 
-// TestReadable: at 500 objects the picture is one that fits a large screen, and each object alone still
-// fits a browser.
+// TestReadable checks that a collapsed picture of 500 objects fits a large screen, and that one with a box for each
+// object can be shown in a browser.
 func TestReadable(t *testing.T) {
 	p := pictureOf(namespace(500))
 	if len(p.Members) < 500 {
@@ -171,7 +171,7 @@ func TestCollapse(t *testing.T) {
 		p.Collapse = tc.collapse
 		d := p.drawing()
 		if tc.boxes > 0 && len(d.boxes) != tc.boxes {
-			t.Errorf("%s: there are %d boxes, want %d", tc.collapse, len(d.boxes), tc.boxes)
+			t.Errorf("%s: got %d boxes, want %d", tc.collapse, len(d.boxes), tc.boxes)
 		}
 		headings := map[string]bool{}
 		for i := range d.boxes {
@@ -179,13 +179,13 @@ func TestCollapse(t *testing.T) {
 		}
 		for _, want := range tc.has {
 			if !headings[want] {
-				t.Errorf("%s: there is no box %q in %v", tc.collapse, want, headings)
+				t.Errorf("%s: no box %q in %v", tc.collapse, want, headings)
 			}
 		}
 	}
 }
 
-// TestRings: objects that own themselves through others, and the order of the components.
+// TestRings checks that objects in cycles of owners are found, and that owners come before the objects that they own.
 func TestRings(t *testing.T) {
 	p := pictureOf(namespace(500))
 	if n := p.rings.count(); n != 8 {
