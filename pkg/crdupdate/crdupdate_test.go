@@ -73,16 +73,16 @@ func TestRefusals(t *testing.T) {
 		want          []string
 	}{
 		"the same":                                   {injected: true},
-		"a placeholder over an injected CA":          {after: []change{placeholder}, injected: true, want: []string{bundle}},
-		"the same placeholder over an injected CA":   {before: []change{placeholder}, after: []change{placeholder}, injected: true, want: []string{bundle}},
+		"a placeholder for an injected CA":           {after: []change{placeholder}, injected: true, want: []string{bundle}},
+		"the same placeholder for an injected CA":    {before: []change{placeholder}, after: []change{placeholder}, injected: true, want: []string{bundle}},
 		"the same placeholder that nothing replaces": {before: []change{placeholder}, after: []change{placeholder}},
-		"a placeholder over none":                    {after: []change{placeholder}, want: []string{bundle}},
+		"a placeholder for no CA":                    {after: []change{placeholder}, want: []string{bundle}},
 		"a placeholder with a new webhook":           {before: []change{withoutConversion}, after: []change{placeholder}, want: []string{bundle}},
-		"none over an injected CA":                   {before: []change{placeholder}, injected: true},
+		"no CA for an injected one":                  {before: []change{placeholder}, injected: true},
 		"strategy None":                              {after: []change{withStrategyNone}, want: []string{"spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions"}},
 		"no conversion":                              {after: []change{withoutConversion}},
 		"a URL in place of a Service":                {after: []change{byURL}, want: []string{"spec.conversion.webhookClientConfig"}},
-		"the stored version is gone":                 {after: []change{withOtherVersion}, want: []string{"status.storedVersions[0]"}},
+		"the stored version is removed":              {after: []change{withOtherVersion}, want: []string{"status.storedVersions[0]"}},
 		"another scope":                              {after: []change{clusterScoped}, want: []string{"spec.scope"}},
 		"another scope before it is established":     {before: []change{placeholder}, after: []change{clusterScoped}},
 	} {
@@ -96,26 +96,26 @@ func TestRefusals(t *testing.T) {
 				fields = append(fields, refusal.Field)
 			}
 			if !slices.Equal(fields, tc.want) {
-				t.Errorf("refused for %v, want %v: %v", fields, tc.want, refusals)
+				t.Errorf("refused fields %v, want %v: %v", fields, tc.want, refusals)
 			}
 		})
 	}
 }
 
-// TestInstalledLeavesTheReleaseAlone reads the definition of a release again after it was installed.
-func TestInstalledLeavesTheReleaseAlone(t *testing.T) {
+// TestInstalledCopies checks that Installed does not change the definition of the release.
+func TestInstalledCopies(t *testing.T) {
 	released := crd(t)
 	crdupdate.Installed(released, true)
 	if port := released.Spec.Conversion.Webhook.ClientConfig.Service.Port; port != nil {
-		t.Errorf("the release's own definition has the port %d now", *port)
+		t.Errorf("the release's definition has the port %d", *port)
 	}
 	if bundle := released.Spec.Conversion.Webhook.ClientConfig.CABundle; bundle != nil {
-		t.Errorf("the release's own definition has the caBundle %q now", bundle)
+		t.Errorf("the release's definition has the caBundle %q", bundle)
 	}
 }
 
-// TestPatchedKeepsWhatTheNewOneLeavesOut patches a definition with labels by one that has others.
-func TestPatchedKeepsWhatTheNewOneLeavesOut(t *testing.T) {
+// TestPatchedKeepsMissingFields checks that Patched keeps labels and fields that the new definition doesn't have.
+func TestPatchedKeepsMissingFields(t *testing.T) {
 	labelled := func(name string) func(*apiextensionsv1.CustomResourceDefinition) {
 		return func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = map[string]string{name: ""} }
 	}

@@ -24,7 +24,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestCheckedOut: the commit, the remote and every kind of change.
+// TestCheckedOut checks the commit, the remote and the changes of a checkout.
 func TestCheckedOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(t *testing.T, dir string)
@@ -43,10 +43,10 @@ func TestCheckedOut(t *testing.T) {
 		}, changes: []string{"tree/new"}},
 		"outside of the tree":  {change: func(t *testing.T, dir string) { put(t, dir, "other", "") }},
 		"ignored":              {change: func(t *testing.T, dir string) { put(t, dir, "tree/x.tmp", "") }},
-		"what was built":       {change: func(t *testing.T, dir string) { put(t, dir, "tree/out/[1]/x", "") }},
-		"beside what is built": {change: func(t *testing.T, dir string) { put(t, dir, "tree/out/1/x", "") }, changes: []string{"tree/out/"}},
+		"built output":         {change: func(t *testing.T, dir string) { put(t, dir, "tree/out/[1]/x", "") }},
+		"next to built output": {change: func(t *testing.T, dir string) { put(t, dir, "tree/out/1/x", "") }, changes: []string{"tree/out/"}},
 		"a remote":             {change: func(t *testing.T, dir string) { run(t, dir, "remote", "add", "origin", "git@github.com:acme/capl.git") }, remote: "https://github.com/acme/capl"},
-		"a remote with a token, which insteadOf has too": {change: func(t *testing.T, dir string) {
+		"a remote with a token, also in insteadOf": {change: func(t *testing.T, dir string) {
 			run(t, dir, "remote", "add", "origin", "https://ci:secret@gitlab.example.com:8443/a/b.git")
 			run(t, dir, "config", "url.https://x:secret@gitlab.example.com.insteadOf", "https://ci:secret@gitlab.example.com:8443")
 		}, remote: "https://gitlab.example.com:8443/a/b"},
@@ -63,7 +63,7 @@ func TestCheckedOut(t *testing.T) {
 			run(t, dir, "add", ".")
 			run(t, dir, "commit", "-q", "-m", "third")
 			test.change(t, dir)
-			t.Setenv("GIT_DIR", filepath.Join(tagged(t), ".git")) // a hook of another repository
+			t.Setenv("GIT_DIR", filepath.Join(tagged(t), ".git")) // as in a hook of another repository
 			c, err := git.CheckedOut(t.Context(), filepath.Join(dir, "tree/clusterctl-release.yaml"), filepath.Join("out", "[1]"))
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestCheckedOut(t *testing.T) {
 	}
 }
 
-// TestCheckedOutRefuses: the commit of a repository is not that of a file which is not in it.
+// TestCheckedOutRefuses checks the errors for an untracked file, a missing repository and a repository without commits.
 func TestCheckedOutRefuses(t *testing.T) {
 	dir := tagged(t)
 	put(t, dir, ".gitignore", "/copy\n")
@@ -99,7 +99,7 @@ func TestCheckedOutRefuses(t *testing.T) {
 	}
 }
 
-// TestUntracked: files of submodules are tracked; what is ignored or new is not.
+// TestUntracked checks that ignored and new files are untracked, and that files of submodules are tracked.
 func TestUntracked(t *testing.T) {
 	module := tagged(t)
 	put(t, module, "base/a.yaml", "")

@@ -14,12 +14,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 )
 
-// run runs git in a folder, with a configuration of its own.
+// run runs git in a folder with a fixed configuration.
 func run(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "protocol.file.allow=always"}, args...)...)
 	command.Dir = dir
-	// In a hook of another repository git would work on that one.
+	// With a hook's variables, git would use the hook's repository.
 	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "GIT_") && !strings.HasPrefix(variable, "GIT_CONFIG_")
 	})
@@ -58,7 +58,7 @@ func TestTags(t *testing.T) {
 	t.Setenv("GIT_DIR", filepath.Join(other, ".git"))
 	for _, at := range []string{dir, below} {
 		if tags, err := git.Tags(t.Context(), at); err != nil || !slices.Equal(tags, want) {
-			t.Errorf("tags of %s are %v, %v", at, tags, err)
+			t.Errorf("the tags of %s are %v, %v", at, tags, err)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestTags(t *testing.T) {
 func TestTagsOfARepositoryWithoutAny(t *testing.T) {
 	dir := tagged(t)
 	if tags, err := git.Tags(t.Context(), dir); err != nil || len(tags) > 0 || tags == nil {
-		t.Errorf("tags are %#v, %v", tags, err)
+		t.Errorf("the tags are %#v, %v; want none", tags, err)
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	run(t, dir, "clone", "-q", "--depth", "1", "--no-tags", "file://"+filepath.ToSlash(dir), clone)
@@ -79,12 +79,12 @@ func TestTagsHere(t *testing.T) {
 	dir := tagged(t, "v0.1.0")
 	run(t, dir, "commit", "-q", "--allow-empty", "-m", "more")
 	if tags, err := git.TagsHere(t.Context(), dir); err != nil || len(tags) > 0 {
-		t.Errorf("after the tag there are %v, %v", tags, err)
+		t.Errorf("after the tag: %v, %v", tags, err)
 	}
 	run(t, dir, "tag", "v0.2.0")
 	run(t, dir, "tag", "api/v0.2.0")
 	if tags, err := git.TagsHere(t.Context(), dir); err != nil || !slices.Equal(tags, []string{"api/v0.2.0", "v0.2.0"}) {
-		t.Errorf("at the tags there are %v, %v", tags, err)
+		t.Errorf("at the tags: %v, %v", tags, err)
 	}
 	if _, err := git.TagsHere(t.Context(), t.TempDir()); err == nil {
 		t.Error("a folder outside of a repository has tags")
@@ -107,18 +107,18 @@ func TestTagsRefuses(t *testing.T) {
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		if _, err := git.Tags(stopped, dir); !errors.Is(err, context.Canceled) {
-			t.Errorf("a context that is done: %v", err)
+			t.Errorf("a canceled context: %v", err)
 		}
 	}
 	if _, err := git.Tags(t.Context(), filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("a missing folder: %v", err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := git.Tags(t.Context(), file); err == nil {
-		t.Error("a file was taken for a folder")
+		t.Error("a file instead of a folder is not an error")
 	}
 	t.Setenv("PATH", dir)
 	if _, err := git.Tags(t.Context(), dir); !errors.Is(err, git.ErrNoGit) {

@@ -2,7 +2,8 @@ package git
 
 import "testing"
 
-// TestWebURL: no credentials, no local path, and the forms that git takes for one repository are one.
+// TestWebURL checks that URLs have no credentials and no local paths, and that git's forms for one repository have
+// one URL.
 func TestWebURL(t *testing.T) {
 	for remote, want := range map[string]string{
 		"https://github.com/acme/capl":                    "https://github.com/acme/capl",

@@ -54,7 +54,7 @@ func writePEM(t *testing.T, blocks ...*pem.Block) string {
 	return file
 }
 
-// must returns the first of its arguments unless there is an error.
+// must returns a function that returns its first argument and fails the test on an error.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -80,7 +80,7 @@ func public(t *testing.T, key crypto.Signer) *pem.Block {
 	return &pem.Block{Type: "PUBLIC KEY", Bytes: must[[]byte](t)(x509.MarshalPKIXPublicKey(key.Public()))}
 }
 
-// plainVerifier verifies with Go's own library, and has no key ID: dsse then uses the fingerprint of SSH.
+// plainVerifier verifies with Go's own library. It has no key ID, so that dsse uses SSH's fingerprint.
 type plainVerifier struct{ key crypto.PublicKey }
 
 func (v plainVerifier) KeyID() (string, error)   { return "", nil }
@@ -120,8 +120,8 @@ func loadedVerifier(t *testing.T, key crypto.Signer) dsse.Verifier {
 	return must[*signerverifier.ECDSASignerVerifier](t)(signerverifier.NewECDSASignerVerifierFromSSLibKey(loaded))
 }
 
-// TestSignatures: independent verifiers accept what each kind of key signs, whatever key ID they
-// expect, and refuse other keys and changed payloads. So does Check.
+// TestSignatures checks that independent verifiers and Check accept the signatures of each kind of key,
+// with any key ID, and refuse other keys and changed payloads.
 func TestSignatures(t *testing.T) {
 	_, edward, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -150,12 +150,12 @@ func TestSignatures(t *testing.T) {
 		"P-256, SEC1, openssl ecparam": {p256, other, []*pem.Block{parameters, sec1(t, p256)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made, err := New(t.Context(), "v0.1.0", someFiles, someSource(), writePEM(t, test.blocks...))
+			statement, err := New(t.Context(), "v0.1.0", someFiles, someSource(), writePEM(t, test.blocks...))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var e dsse.Envelope
-			if err := json.Unmarshal(made.Data, &e); err != nil {
+			if err := json.Unmarshal(statement.Data, &e); err != nil {
 				t.Fatal(err)
 			}
 			changed := e
@@ -177,10 +177,10 @@ func TestSignatures(t *testing.T) {
 				}
 			}
 			keyFile, otherFile := writePEM(t, public(t, test.key)), writePEM(t, public(t, test.other))
-			if claim, err := Check(t.Context(), made.Data, "v0.1.0", someFiles, keyFile); err != nil || claim != (Claim{someRepository, someCommit}) {
-				t.Errorf("got %v, %v", claim, err)
+			if claim, err := Check(t.Context(), statement.Data, "v0.1.0", someFiles, keyFile); err != nil || claim != (Claim{someRepository, someCommit}) {
+				t.Errorf("Check = %v, %v", claim, err)
 			}
-			if _, err := Check(t.Context(), made.Data, "v0.1.0", someFiles, otherFile); err == nil || !strings.Contains(err.Error(), "none of its signatures") {
+			if _, err := Check(t.Context(), statement.Data, "v0.1.0", someFiles, otherFile); err == nil || !strings.Contains(err.Error(), "none of its signatures") {
 				t.Errorf("another key: %v", err)
 			}
 			altered := must[[]byte](t)(json.Marshal(changed))
@@ -191,27 +191,27 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestForeignKeyID: the key ID is a hint, so that one that this program would not write decides nothing.
+// TestForeignKeyID checks that the key ID doesn't matter, because it is only a hint.
 func TestForeignKeyID(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := New(t.Context(), "v0.1.0", someFiles, someSource(), writePEM(t, pkcs8(t, key)))
+	statement, err := New(t.Context(), "v0.1.0", someFiles, someSource(), writePEM(t, pkcs8(t, key)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := bytes.Replace(made.Data, []byte(`"keyid":""`), []byte(`"keyid":"a key of ours"`), 1)
-	if bytes.Equal(text, made.Data) {
-		t.Fatalf("there is no key ID in %s", made.Data)
+	text := bytes.Replace(statement.Data, []byte(`"keyid":""`), []byte(`"keyid":"a key of ours"`), 1)
+	if bytes.Equal(text, statement.Data) {
+		t.Fatalf("no key ID in %s", statement.Data)
 	}
 	if _, err := Check(t.Context(), text, "v0.1.0", someFiles, writePEM(t, public(t, key))); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestStatement: the statement is valid by the framework's own rules, names what the source names and
-// nothing more, and has the same bytes each time.
+// TestStatement checks that the statement is valid by in-toto's own rules, has only the data of the source,
+// and always has the same bytes.
 func TestStatement(t *testing.T) {
 	for name, test := range map[string]struct {
 		source release.Source
@@ -221,19 +221,19 @@ func TestStatement(t *testing.T) {
 		"no repository": {release.Source{Commit: someCommit}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made, err := New(t.Context(), "v0.1.0", someFiles, &test.source, "")
+			statement, err := New(t.Context(), "v0.1.0", someFiles, &test.source, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := New(t.Context(), "v0.1.0", someFiles, &test.source, ""); err != nil || !bytes.Equal(made.Data, again.Data) {
-				t.Errorf("not the same again: %v\n%s\n%s", err, made.Data, again.Data)
+			if again, err := New(t.Context(), "v0.1.0", someFiles, &test.source, ""); err != nil || !bytes.Equal(statement.Data, again.Data) {
+				t.Errorf("the second statement differs: %v\n%s\n%s", err, statement.Data, again.Data)
 			}
-			if bytes.Contains(made.Data, []byte(`": `)) || bytes.Count(made.Data, []byte("\n")) != 1 {
-				t.Errorf("there are spaces: %s", made.Data)
+			if bytes.Contains(statement.Data, []byte(`": `)) || bytes.Count(statement.Data, []byte("\n")) != 1 {
+				t.Errorf("the statement has spaces or several lines: %s", statement.Data)
 			}
 			var s intoto.Statement
-			if err := protojson.Unmarshal(made.Data, &s); err != nil || s.Validate() != nil || len(s.Subject) != 2 {
-				t.Fatalf("%v, %v: %s", err, s.Validate(), made.Data)
+			if err := protojson.Unmarshal(statement.Data, &s); err != nil || s.Validate() != nil || len(s.Subject) != 2 {
+				t.Fatalf("%v, %v: %s", err, s.Validate(), statement.Data)
 			}
 			var p slsa.Provenance
 			if err := protojson.Unmarshal(must[[]byte](t)(protojson.Marshal(s.Predicate)), &p); err != nil || p.Validate() != nil {
@@ -241,13 +241,13 @@ func TestStatement(t *testing.T) {
 			}
 			commit := p.BuildDefinition.ResolvedDependencies[0]
 			if commit.Uri != test.uri || commit.Digest["gitCommit"] != someCommit || p.RunDetails.Builder.Version["clusterctl-release"] != test.source.Tool {
-				t.Errorf("got %s", made.Data)
+				t.Errorf("got %s", statement.Data)
 			}
 		})
 	}
 }
 
-// TestKeys: what isn't a key that can be used is said to be none, without showing it.
+// TestKeys checks that the errors for unusable keys don't contain the key.
 func TestKeys(t *testing.T) {
 	const secret = "TopSecretBytes"
 	text := filepath.Join(t.TempDir(), "text")
@@ -261,7 +261,7 @@ func TestKeys(t *testing.T) {
 	rsaKey := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
 	for name, test := range map[string]struct{ file, want string }{
 		"text":       {text, "not in the PEM format"},
-		"not there":  {text + "x", "no such file"},
+		"missing":    {text + "x", "no such file"},
 		"broken":     {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: []byte(secret)}), "isn't a private key that can be read"},
 		"public":     {writePEM(t, public(t, key)), "is a PUBLIC KEY, but a PRIVATE KEY is needed"},
 		"mislabeled": {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: public(t, key).Bytes}), "is a public key"},
@@ -269,24 +269,24 @@ func TestKeys(t *testing.T) {
 		"RSA":        {writePEM(t, pkcs8(t, rsaKey)), "Ed25519 and ECDSA keys"},
 	} {
 		if err := CheckKey(test.file); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: want %q, got %v", name, test.want, err)
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
-	made, err := New(t.Context(), "v0.1.0", someFiles, someSource(), "")
+	statement, err := New(t.Context(), "v0.1.0", someFiles, someSource(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(t.Context(), made.Data, "v0.1.0", someFiles, writePEM(t, pkcs8(t, key))); err == nil || !strings.Contains(err.Error(), "a PUBLIC KEY is needed") {
+	if _, err := Check(t.Context(), statement.Data, "v0.1.0", someFiles, writePEM(t, pkcs8(t, key))); err == nil || !strings.Contains(err.Error(), "a PUBLIC KEY is needed") {
 		t.Errorf("a private key to verify with: %v", err)
 	}
 }
 
 func FuzzCheck(f *testing.F) {
-	made, err := New(f.Context(), "v0.1.0", someFiles, someSource(), "")
+	statement, err := New(f.Context(), "v0.1.0", someFiles, someSource(), "")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(made.Data)
+	f.Add(statement.Data)
 	f.Add([]byte(`{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[{"sig":"x"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		claim, err := Check(t.Context(), data, "v0.1.0", someFiles, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// pageOf returns the page of a release in which every text is the same.
+// pageOf returns the page of a release with the same text everywhere.
 func pageOf(t *testing.T, text string) string {
 	t.Helper()
 	r, err := release.New(release.Provider{Name: "demo", Type: "InfrastructureProvider"}, "v0.1.0", []release.File{
@@ -45,7 +45,7 @@ func pageOf(t *testing.T, text string) string {
 	return out.String()
 }
 
-// TestHTMLEscapes: texts of a release add no element to the page.
+// TestHTMLEscapes checks that texts of a release add no elements to the page.
 func TestHTMLEscapes(t *testing.T) {
 	tags := func(page string) []string { return regexp.MustCompile(`<[a-zA-Z/!][^\s>]*`).FindAllString(page, -1) }
 	want := tags(pageOf(t, "harmless"))
@@ -55,12 +55,12 @@ func TestHTMLEscapes(t *testing.T) {
 			t.Errorf("%q: the page has the elements %q, want %q", text, got, want)
 		}
 		if strings.ContainsAny(page, "\x00\x1b") {
-			t.Errorf("%q: a control character is in the page", text)
+			t.Errorf("%q: the page has a control character", text)
 		}
 	}
 }
 
-// TestHTMLPolicy: the page's policy permits its own script, and nothing is loaded from elsewhere.
+// TestHTMLPolicy checks that the page's policy permits its own script, and that the page loads no other files.
 func TestHTMLPolicy(t *testing.T) {
 	page := pageOf(t, "x")
 	_, script, _ := strings.Cut(page, "<script>")

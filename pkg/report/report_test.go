@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the schema of the JSON report")
 
-// sample is a report with something of everything.
+// sample returns a report with all kinds of content.
 func sample(t *testing.T) *Report {
 	t.Helper()
 	demo := release.Provider{Name: "demo", Type: clusterctlv1.InfrastructureProviderType}
@@ -92,7 +92,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestTextIsPlainUnlessAskedFor(t *testing.T) {
+func TestTextHasColoursOnlyOnRequest(t *testing.T) {
 	var plain, colored bytes.Buffer
 	r := sample(t)
 	if err := r.Write("text", &plain); err != nil {
@@ -109,7 +109,7 @@ func TestTextIsPlainUnlessAskedFor(t *testing.T) {
 		t.Error("the coloured report has no red error")
 	}
 	if strings.Contains(colored.String(), "\x1b[31m\t") || strings.Contains(colored.String(), "\x1b[31m ") {
-		t.Error("an escape sequence of the file came through")
+		t.Error("the report has an escape sequence from the file")
 	}
 }
 
@@ -118,12 +118,12 @@ func TestFails(t *testing.T) {
 	r.Entries[0].Findings = r.Entries[0].Findings[2:]
 	for severity, want := range map[checks.Severity]bool{checks.Error: false, checks.Warning: true, checks.Note: true} {
 		if got := r.Fails(severity); got != want {
-			t.Errorf("fails on %s: %v, want %v", severity, got, want)
+			t.Errorf("Fails(%s) = %v, want %v", severity, got, want)
 		}
 	}
 }
 
-// TestJSONSchema holds docs/report.schema.json against the report's types and the report against it.
+// TestJSONSchema checks that docs/report.schema.json matches the report's types and a report.
 func TestJSONSchema(t *testing.T) {
 	var out bytes.Buffer
 	if err := sample(t).Write("json", &out); err != nil {
@@ -142,23 +142,23 @@ func TestSARIF(t *testing.T) {
 	}
 	run := log.Runs[0]
 	if len(run.Tool.Driver.Rules) != len(catalog.All()) {
-		t.Errorf("%d rules, want one for each of %d checks", len(run.Tool.Driver.Rules), len(catalog.All()))
+		t.Errorf("got %d rules, want one for each of the %d checks", len(run.Tool.Driver.Rules), len(catalog.All()))
 	}
 	if len(run.Results) != 5 {
-		t.Fatalf("%d results, want 4 and a suppressed one", len(run.Results))
+		t.Fatalf("got %d results, want 4 and a suppressed one", len(run.Results))
 	}
 	location := run.Results[1].Locations[0].PhysicalLocation
 	if got, want := *location.ArtifactLocation.URI, "out/release/infrastructure-demo/v0.1.0/infrastructure-components.yaml"; got != want {
-		t.Errorf("the place is %s, want %s", got, want)
+		t.Errorf("the location is %s, want %s", got, want)
 	}
 	if *location.Region.StartLine != 3 || *location.Region.StartColumn != 3 {
 		t.Errorf("the region is %d:%d, want 3:3", *location.Region.StartLine, *location.Region.StartColumn)
 	}
 	if len(run.Results[2].Locations) != 4 {
-		t.Errorf("%d locations, want those of all 4 places", len(run.Results[2].Locations))
+		t.Errorf("got %d locations, want 4", len(run.Results[2].Locations))
 	}
 	if len(run.Results[4].Suppressions) != 1 || *run.Results[4].Suppressions[0].Justification != "it is right so" {
-		t.Error("the suppressed finding does not say so")
+		t.Error("the suppressed finding has no suppression with its reason")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestJUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(suites.Suites) != 2 {
-		t.Fatalf("%d suites, want one for each release", len(suites.Suites))
+		t.Fatalf("got %d suites, want one for each release", len(suites.Suites))
 	}
 	first, second := suites.Suites[0], suites.Suites[1]
 	if first.Failures == 0 || first.Tests != len(first.Cases) {
@@ -186,6 +186,6 @@ func TestJUnit(t *testing.T) {
 
 func TestUnknownFormat(t *testing.T) {
 	if err := sample(t).Write("yaml", &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "text, json, sarif") {
-		t.Errorf("error is %v, want one that lists the formats", err)
+		t.Errorf("got the error %v, want one that lists the formats", err)
 	}
 }
