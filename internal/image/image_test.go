@@ -25,10 +25,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// thisPlatform is the one that tests build for: the packages are in Go's cache.
+// thisPlatform is the platform of the tests' images, because its packages are in Go's cache.
 var thisPlatform = program.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
-// build makes the manager's image of the sources in a folder.
+// build builds the manager's image from the sources in a folder.
 func build(t *testing.T, root string) v1.ImageIndex {
 	t.Helper()
 	index, err := Manager("v1.2.3+build.4").Build(t.Context(), root, []program.Platform{thisPlatform})
@@ -47,7 +47,7 @@ func digest(t *testing.T, index v1.ImageIndex) string {
 	return hash.String()
 }
 
-// copySources copies what git would commit to a new folder, and returns it.
+// copySources copies the files that git would commit to a new folder, and returns the folder.
 func copySources(t *testing.T, root string) string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -75,13 +75,13 @@ func copySources(t *testing.T, root string) string {
 	return dir
 }
 
-// TestManager builds the manager's image from two folders, and looks at what is in it.
+// TestManager builds the manager's image from two folders, and checks its digest and content.
 func TestManager(t *testing.T) {
 	root := pinned.Root(t)
 	index := build(t, root)
 	t.Setenv("GOFLAGS", "-buildvcs=true -ldflags=-X=main.a=b") // settings of a user
 	if here, there := digest(t, index), digest(t, build(t, copySources(t, root))); here != there {
-		t.Errorf("the same sources in another folder give the digest %s, and not %s", there, here)
+		t.Errorf("the digest of the same sources in another folder is %s, want %s", there, here)
 	}
 
 	layout := filepath.Join(t.TempDir(), "layout")
@@ -93,7 +93,7 @@ func TestManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tag != "v1.2.3_build.4" || digest(t, read) != digest(t, index) {
-		t.Errorf("the layout has %s@%s", tag, digest(t, read))
+		t.Errorf("the layout has the image %s@%s", tag, digest(t, read))
 	}
 	manifest, err := read.IndexManifest()
 	if err != nil {
@@ -111,7 +111,7 @@ func TestManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Extract(layout, program.Platform{OS: "linux", Architecture: "s390x"}, manager); err == nil || !strings.Contains(err.Error(), "linux/s390x") {
-		t.Errorf("a program for a platform that the image is not for: %v", err)
+		t.Errorf("a program for a platform without an image: %v", err)
 	}
 	requireStatic(t, manager)
 	out, err := exec.CommandContext(t.Context(), manager, "--kubeconfig", filepath.Join(layout, "missing")).CombinedOutput()
@@ -120,7 +120,7 @@ func TestManager(t *testing.T) {
 	}
 }
 
-// TestOf makes an image of a program that is there.
+// TestOf builds an image from an existing program.
 func TestOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "manager")
 	if err := os.WriteFile(file, []byte("a program"), 0o600); err != nil {
@@ -135,11 +135,11 @@ func TestOf(t *testing.T) {
 		t.Errorf("the program is %+v", manager)
 	}
 	if _, err := Of(filepath.Join(t.TempDir(), "missing"), "/manager", thisPlatform); err == nil {
-		t.Error("an image of a program that isn't there was made")
+		t.Error("an image of a missing program is not an error")
 	}
 }
 
-// requireConfig checks that an image starts /manager as the user who is not root.
+// requireConfig checks that an image starts /manager as a user other than root.
 func requireConfig(t *testing.T, image v1.Image) {
 	t.Helper()
 	config, err := image.ConfigFile()
@@ -173,7 +173,7 @@ func filesOf(t *testing.T, image v1.Image) map[string]program.File {
 	return files
 }
 
-// requireFiles fails unless an image has the manager, certificates, licences, and nothing else to run.
+// requireFiles fails the test unless an image has the manager, certificates and licences, and no other programs.
 func requireFiles(t *testing.T, files map[string]program.File) {
 	t.Helper()
 	for path, f := range files {
@@ -182,7 +182,7 @@ func requireFiles(t *testing.T, files map[string]program.File) {
 			t.Errorf("%s has the mode %o", path, f.Mode)
 		}
 		if top, _, _ := strings.Cut(path, "/"); !slices.Contains([]string{"etc", "licenses", "manager", "tmp"}, top) {
-			t.Errorf("the image has %s", path)
+			t.Errorf("the image has the unexpected file %s", path)
 		}
 	}
 	if mode := files["tmp/"].Mode; mode != 0o1777 {
@@ -192,7 +192,7 @@ func requireFiles(t *testing.T, files map[string]program.File) {
 		t.Errorf("/etc/passwd is %s", files["etc/passwd"].Data)
 	}
 	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(files[certificates].Data) {
-		t.Error("no certificates can be read")
+		t.Error("the image has no readable certificates")
 	}
 	for _, path := range []string{"go/LICENSE", program.Module + "/LICENSE", "k8s.io/api/LICENSE", "sigs.k8s.io/controller-runtime/LICENSE"} {
 		if len(files["licenses/"+path].Data) < 500 {
@@ -251,7 +251,7 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if digest(t, pushed) != digest(t, index) {
-		t.Errorf("the registry has %s", digest(t, pushed))
+		t.Errorf("the registry has the digest %s", digest(t, pushed))
 	}
 	if _, err := Push(t.Context(), dir, "127.0.0.1:1/demo"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1/demo:v0.1.0") {
 		t.Errorf("a registry that does not answer: %v", err)

@@ -1,5 +1,5 @@
-// Package imports holds the project's packages against the direction in which they may depend on
-// each other. It has tests only.
+// Package imports tests that the project's packages import each other only in the permitted direction. It
+// has tests only.
 package imports
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/clusterctl-release/clusterctl-release"
 
-// layers are the packages below pkg, the lowest first. A package imports packages of lower layers,
-// and none of its own layer or a higher one. A package that is not here yet needs a place.
+// layers are the packages below pkg, the lowest first. A package imports only packages of lower layers. A
+// new package must be added to a layer.
 var layers = [][]string{
 	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest", "pkg/publish/transport", "pkg/yamledit"},
 	{"pkg/crdupdate", "pkg/provenance", "pkg/schemas", "pkg/tree"},
@@ -38,28 +38,28 @@ var layers = [][]string{
 	{"pkg/report"},
 }
 
-// areas are the parts of the project outside of pkg, with what their packages may import besides
-// packages of their own area. The longest prefix holds.
+// areas are the parts of the project outside of pkg, with the packages that they may import in addition to
+// those of their own area. The area with the longest prefix applies.
 var areas = []struct {
 	prefix string
-	// imports are prefixes of packages, for code; tests may import what is in tests as well.
+	// imports are prefixes of packages for code and tests, and tests those for tests only.
 	imports, tests []string
 }{
 	{prefix: "cmd/clusterctl-release", imports: []string{"pkg"}, tests: []string{"internal"}},
-	{prefix: "pkg", tests: []string{"pkg", "internal"}}, // its code goes by layers
+	{prefix: "pkg", tests: []string{"pkg", "internal"}}, // layers restrict its code
 	{prefix: "provider", tests: []string{"internal"}},
-	{prefix: "provider/api", tests: []string{"internal"}}, // what others import has to stand alone
+	{prefix: "provider/api", tests: []string{"internal"}}, // other projects import it, without the rest
 	{prefix: "internal", tests: []string{"internal"}},
 	{prefix: "hack", imports: []string{"pkg", "internal"}},
 	{prefix: "."}, // the root has the list of dependencies
 }
 
-// apiLibraries are the modules that the code of provider/api may import: those who import it compile nothing else, see
-// docs/explanation/provider-api.md.
+// apiLibraries are the modules that the code of provider/api may import, so that importing it compiles nothing else.
+// See docs/explanation/provider-api.md.
 var apiLibraries = []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/"}
 
-// judgeLibrary says what is wrong with a file's import of another module, or "".
-func judgeLibrary(file, imported string) string {
+// libraryProblem returns the problem with a file's import of another module, or "".
+func libraryProblem(file, imported string) string {
 	host, _, _ := strings.Cut(imported, "/")
 	isStandard := !strings.Contains(host, ".")
 	if !strings.HasPrefix(file, "provider/api/") || strings.HasSuffix(file, "_test.go") || isStandard {
@@ -68,10 +68,10 @@ func judgeLibrary(file, imported string) string {
 	if slices.ContainsFunc(apiLibraries, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
 		return ""
 	}
-	return "those who import the provider's API would compile it too"
+	return "importing the provider's API would compile it, too"
 }
 
-// forTests are packages that, with all that is below them, only tests and hack import.
+// forTests are packages that only tests and hack may import, with the packages below them.
 var forTests = []string{
 	"internal/giteaserver", "internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
 	"internal/testbed",
@@ -106,11 +106,11 @@ func TestImports(t *testing.T) {
 				return err
 			}
 			if own, ok := strings.CutPrefix(imported, module+"/"); ok {
-				if complaint := judge(filepath.ToSlash(rel), own); complaint != "" {
-					t.Errorf("%s imports %s: %s", rel, own, complaint)
+				if problem := importProblem(filepath.ToSlash(rel), own); problem != "" {
+					t.Errorf("%s imports %s: %s", rel, own, problem)
 				}
-			} else if complaint := judgeLibrary(filepath.ToSlash(rel), imported); complaint != "" {
-				t.Errorf("%s imports %s: %s", rel, imported, complaint)
+			} else if problem := libraryProblem(filepath.ToSlash(rel), imported); problem != "" {
+				t.Errorf("%s imports %s: %s", rel, imported, problem)
 			}
 		}
 		if place := path.Dir(filepath.ToSlash(rel)); strings.HasPrefix(place, "pkg/") && layer(place) < 0 {
@@ -122,11 +122,11 @@ func TestImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seen < 50 {
-		t.Errorf("only %d files were looked at in %s", seen, root)
+		t.Errorf("checked only %d files in %s", seen, root)
 	}
 }
 
-// skipFolder ignores what is not of this module.
+// skipFolder skips folders that don't belong to this module.
 func skipFolder(root, dir, name string) error {
 	if dir == root {
 		return nil
@@ -140,8 +140,8 @@ func skipFolder(root, dir, name string) error {
 	return nil
 }
 
-// judge says what is wrong with a file's import of a package of the module, or "".
-func judge(file, imported string) string {
+// importProblem returns the problem with a file's import of a package of the module, or "".
+func importProblem(file, imported string) string {
 	from := path.Dir(file)
 	isTest := strings.HasSuffix(file, "_test.go") || isForTests(from)
 	if isForTests(imported) && !isTest && !within(from, "hack") {
@@ -165,20 +165,20 @@ func judge(file, imported string) string {
 		if layer(imported) < layer(from) {
 			return ""
 		}
-		return "it is not of a lower layer"
+		return "its layer is not lower"
 	}
 	if isOf(area.prefix) || slices.ContainsFunc(area.imports, isOf) {
 		return ""
 	}
-	return "packages of " + area.prefix + " must not"
+	return "packages of " + area.prefix + " must not import it"
 }
 
 func isForTests(pkg string) bool {
 	return slices.ContainsFunc(forTests, func(prefix string) bool { return within(pkg, prefix) })
 }
 
-// layer returns the layer of a package below pkg, which is that of the longest name in the table that it
-// is within, or -1 where it has none.
+// layer returns the layer of a package below pkg, by the longest matching name in the table, or -1 for a package
+// without a layer.
 func layer(pkg string) int {
 	longest, found := "", -1
 	for i, packages := range layers {
@@ -191,13 +191,13 @@ func layer(pkg string) int {
 	return found
 }
 
-// within reports whether a package is the one that a prefix names, or below it.
+// within reports whether a package is the package of the prefix or below it.
 func within(pkg, prefix string) bool {
 	return prefix == "." && pkg == "." || pkg == prefix || strings.HasPrefix(pkg, prefix+"/")
 }
 
-// TestJudge: the rules themselves.
-func TestJudge(t *testing.T) {
+// TestImportProblem checks the rules.
+func TestImportProblem(t *testing.T) {
 	for _, tc := range []struct {
 		file, imported string
 		allowed        bool
@@ -233,8 +233,8 @@ func TestJudge(t *testing.T) {
 		{"hack/schema/main.go", "pkg/release", true},
 		{"elsewhere/a.go", "pkg/release", false},
 	} {
-		if complaint := judge(tc.file, tc.imported); (complaint == "") != tc.allowed {
-			t.Errorf("%s imports %s: allowed is %v, want %v: %s", tc.file, tc.imported, !tc.allowed, tc.allowed, complaint)
+		if problem := importProblem(tc.file, tc.imported); (problem == "") != tc.allowed {
+			t.Errorf("%s imports %s: allowed %v, want %v: %s", tc.file, tc.imported, !tc.allowed, tc.allowed, problem)
 		}
 	}
 }

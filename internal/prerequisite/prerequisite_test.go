@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that notes how it ends.
+// recorder is a test that records how it ends.
 type recorder struct {
 	testing.TB
 	failed, skipped string
@@ -25,7 +25,7 @@ func (r *recorder) Skip(args ...any) {
 	runtime.Goexit()
 }
 
-func TestWhatIsMissing(t *testing.T) {
+func TestPrerequisites(t *testing.T) {
 	for _, tc := range []struct {
 		name, ci, assets string
 		need             func(testing.TB)
@@ -46,10 +46,10 @@ func TestWhatIsMissing(t *testing.T) {
 			group.Go(func() { tc.need(r) })
 			group.Wait()
 			if !strings.Contains(r.failed, tc.fails) || (r.failed == "") != (tc.fails == "") {
-				t.Errorf("it failed with %q, want %q", r.failed, tc.fails)
+				t.Errorf("the test failed with %q, want %q", r.failed, tc.fails)
 			}
 			if !strings.Contains(r.skipped, tc.skips) || (r.skipped == "") != (tc.skips == "") {
-				t.Errorf("it was skipped with %q, want %q", r.skipped, tc.skips)
+				t.Errorf("the test was skipped with %q, want %q", r.skipped, tc.skips)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-// TestMissingLicence: the licences of a program are complete or there is an error that names the module.
+// TestMissingLicence checks that a module without a licence is an error that names the module.
 func TestMissingLicence(t *testing.T) {
 	dir := t.TempDir()
 	treetest.Write(t, dir, map[string]string{

@@ -81,24 +81,24 @@ func TestWaiter(t *testing.T) {
 	failed := errors.New("it failed")
 	for name, tc := range map[string]struct {
 		wait func(ctx context.Context) error
-		// err is what For returns, and said what it says before.
-		err, said string
-		took      time.Duration
+		// err is the error of For, and progress its output before.
+		err, progress string
+		took          time.Duration
 	}{
 		"it ends":  {wait: func(context.Context) error { return nil }},
 		"it fails": {wait: func(context.Context) error { return failed }, err: "it failed"},
 		"it takes long": {wait: func(context.Context) error { time.Sleep(25 * time.Second); return nil }, took: 25 * time.Second,
-			said: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\n"},
+			progress: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\n"},
 		"it waits for ever": {wait: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, took: 35 * time.Second,
-			said: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\nwaiting for hosts since 30s\nhost-1 is missing\n", err: "gave up waiting for hosts after 35s\nhost-1 is missing"},
-		"it can't be ended": {wait: func(context.Context) error { time.Sleep(time.Hour); return nil }, took: 35 * time.Second,
-			said: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\nwaiting for hosts since 30s\nhost-1 is missing\n", err: "gave up waiting for hosts after 35s\nhost-1 is missing"},
+			progress: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\nwaiting for hosts since 30s\nhost-1 is missing\n", err: "gave up waiting for hosts after 35s\nhost-1 is missing"},
+		"it ignores its context": {wait: func(context.Context) error { time.Sleep(time.Hour); return nil }, took: 35 * time.Second,
+			progress: "waiting for hosts since 10s\nhost-1 is missing\nwaiting for hosts since 20s\nhost-1 is missing\nwaiting for hosts since 30s\nhost-1 is missing\n", err: "gave up waiting for hosts after 35s\nhost-1 is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				var said strings.Builder
-				w := Waiter{Out: &said, Limit: 35 * time.Second, Every: 10 * time.Second, Show: func(context.Context) string { return "host-1 is missing\n" }}
+				var progress strings.Builder
+				w := Waiter{Out: &progress, Limit: 35 * time.Second, Every: 10 * time.Second, Show: func(context.Context) string { return "host-1 is missing\n" }}
 				started := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
@@ -109,8 +109,8 @@ func TestWaiter(t *testing.T) {
 				} else {
 					g.Expect(err).To(MatchError(tc.err))
 				}
-				g.Expect(said.String()).To(Equal(tc.said))
-				time.Sleep(2 * time.Hour) // until what can't be ended has ended
+				g.Expect(progress.String()).To(Equal(tc.progress))
+				time.Sleep(2 * time.Hour) // until the function that ignores its context has returned
 			})
 		})
 	}

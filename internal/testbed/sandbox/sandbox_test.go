@@ -174,9 +174,9 @@ func TestProcess(t *testing.T) {
 	g.Expect(process.Err()).To(MatchError(ContainSubstring("stubborn: signal: killed")))
 }
 
-// TestNothingStays checks that kill -9 of the program outside ends every process of its sandbox. The program is this
+// TestKillEndsSandbox checks that kill -9 of the program outside ends every process of its sandbox. The program is this
 // one, which creates a second sandbox inside.
-func TestNothingStays(t *testing.T) {
+func TestKillEndsSandbox(t *testing.T) {
 	if os.Getenv("TESTBED_TEST_SLEEP") != "" {
 		command := exec.Command("sleep", "1000")
 		if err := command.Start(); err != nil {
@@ -187,7 +187,7 @@ func TestNothingStays(t *testing.T) {
 		return
 	}
 	g := NewWithT(t)
-	inner := exec.Command("/proc/self/exe", "-test.run", "^TestNothingStays$", "-test.v")
+	inner := exec.Command("/proc/self/exe", "-test.run", "^TestKillEndsSandbox$", "-test.v")
 	inner.Env = append(os.Environ(), "TESTBED_STAGE=", "TESTBED_TEST_SLEEP=yes")
 	stdout, err := inner.StdoutPipe()
 	g.Expect(err).ToNot(HaveOccurred())

@@ -14,7 +14,7 @@ import (
 // TestUserData checks that files are written, and that unsupported parts are errors.
 func TestUserData(t *testing.T) {
 	tests := []struct{ name, content, err string }{
-		{"that of load balancers", "#cloud-config\nwrite_files: [{path: /usr/local/sbin/x, permissions: '0755', content: \"one\\n\"}]\nruncmd: [[systemctl, daemon-reload]]\n", ""},
+		{"a load balancer's user data", "#cloud-config\nwrite_files: [{path: /usr/local/sbin/x, permissions: '0755', content: \"one\\n\"}]\nruncmd: [[systemctl, daemon-reload]]\n", ""},
 		{"another format", "#!/bin/sh\n", "isn't for cloud-init"},
 		{"nothing", "", "isn't for cloud-init"},
 		{"an unsupported field", "#cloud-config\npackages: [haproxy]\n", "field packages not found"},
@@ -52,7 +52,7 @@ func TestRunCommandRefuses(t *testing.T) {
 	g.Expect(startService(unit)).To(MatchError(ContainSubstring("must have ExecStart and Restart=always")))
 }
 
-// TestAPIServer checks that it is ready, has a certificate, and answers with its name.
+// TestAPIServer checks that the API server of a guest is ready, has a certificate, and answers with its name.
 func TestAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewUnstartedServer(apiServer("name"))

@@ -29,7 +29,7 @@ func TestParseNetwork(t *testing.T) {
 	const route = "routes: [{to: 0.0.0.0/0, via: 10.90.2.1}]"
 	tests := []struct {
 		name, content string
-		// want has the addresses and the gateway, or nothing for DHCP.
+		// want has the addresses and the gateway; it is empty for DHCP.
 		want []string
 		err  string
 	}{
