@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// repository is the root of this repository from here.
+// repository is the root of this repository, relative to this package.
 const repository = "../.."
 
-// TestPages: all pages of docs and of the checks are in the book, in the folder of their kind, with addresses of their
-// own.
+// TestPages checks that all pages of docs and of the checks are in the book, in the folder of their kind, with unique
+// addresses.
 func TestPages(t *testing.T) {
 	kinds, err := list(repository)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestNoHTML: no page has what Markdown takes for HTML, such as <version> outside of code: it isn't shown.
+// TestNoHTML checks that no page has text that Markdown takes for HTML and hides, such as <version> outside of code.
 func TestNoHTML(t *testing.T) {
 	kinds, err := list(repository)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestNoHTML(t *testing.T) {
 	tag := regexp.MustCompile(`(?m)(?:^|[^\\])(</?[a-zA-Z!][^>\n]*>)`)
 	for _, p := range flat(kinds) {
 		for _, found := range tag.FindAllSubmatch(inline.ReplaceAll(fence.ReplaceAll(p.text, nil), nil), -1) {
-			t.Errorf(`%s has %s: write \%s, or code`, p.file, found[1], found[1])
+			t.Errorf(`%s has %s: write \%s or use code`, p.file, found[1], found[1])
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestHeaded(t *testing.T) {
 	}
 }
 
-// built makes a book of an index, with the HTML in its text, and a page a/b.html.
+// built returns the folder and the pages of a book: an index with the given HTML, and a/b.html.
 func built(t *testing.T, text string) (string, []*builtPage) {
 	t.Helper()
 	folder := t.TempDir()
@@ -119,7 +119,7 @@ func TestCheck(t *testing.T) {
 			folder, pages := built(t, test.text)
 			err := check(folder, pages)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("the error is %v, want %q", err, test.want)
+				t.Errorf("got the error %v, want %q", err, test.want)
 			}
 		})
 	}

@@ -27,18 +27,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
-var cleanMachine = flag.Bool("clean-machine", false, "install the tool on a clean Debian in each way (make clean-machine)")
+var cleanMachine = flag.Bool("clean-machine", false, "install the tool in each way on a clean Debian (make clean-machine)")
 
-// machine is a root file system that programs run in, without a network.
+// machine is a root file system in which programs run without a network.
 type machine struct {
 	root string
 	// path is the PATH of programs, and home the user's folder.
 	path, home string
-	// user who runs them; 0 is root.
+	// user is the ID of the user who runs them; 0 is root.
 	user uint32
 }
 
-// run runs a program of the machine in a folder, fails unless its exit status is 0, and returns what it prints.
+// run runs a program of the machine in a folder and returns its output. The test fails if the program fails.
 func (m machine) run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -64,7 +64,7 @@ func (m machine) find(name string) string {
 	return name
 }
 
-// copyIn copies a file of this computer into a folder of the machine, as an executable.
+// copyIn copies a file into a folder of the machine, as an executable.
 func (m machine) copyIn(t *testing.T, file, folder, name string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -79,13 +79,13 @@ func (m machine) copyIn(t *testing.T, file, folder, name string) {
 	}
 }
 
-// debian returns an archive with the root file system of a Debian: its essential packages and apt, with the packages
-// that are named. It is made once, with a network, and is in the cache then.
+// debian returns an archive with the root file system of a Debian: its essential packages, apt and the given packages.
+// It is created once, which needs a network, and is then in the cache.
 func debian(t *testing.T, packages ...string) string {
 	t.Helper()
 	prerequisite.Program(t, "mmdebstrap")
 	if os.Geteuid() != 0 {
-		prerequisite.Missing(t, "making a Debian needs root")
+		prerequisite.Missing(t, "creating a Debian needs root")
 	}
 	cache, err := pinned.Cache()
 	if err != nil {
@@ -100,7 +100,7 @@ func debian(t *testing.T, packages ...string) string {
 	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Log("making a Debian, once")
+	t.Log("creating a Debian, once")
 	if out, err := exec.CommandContext(t.Context(), "mmdebstrap", append(args, archive+".new")...).CombinedOutput(); err != nil {
 		t.Fatalf("mmdebstrap: %v: %s", err, out)
 	}
@@ -136,24 +136,24 @@ func newFromImage(t *testing.T, layout string) machine {
 	}
 	m := machine{root: t.TempDir(), path: "/", home: "/work", user: 65532}
 	files := mutate.Extract(images[0])
-	defer func() { _ = files.Close() }() // it is only read
+	defer func() { _ = files.Close() }() // the archive is only read
 	unpack := exec.CommandContext(t.Context(), "tar", "--extract", "--numeric-owner", "--directory", m.root)
 	unpack.Stdin = files
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
-	if err := os.Chmod(m.root, 0o755); err != nil { // the user has to get in
+	if err := os.Chmod(m.root, 0o755); err != nil { // the user needs access
 		t.Fatal(err)
 	}
 	return m
 }
 
-// downloads are the files for one platform that users download, and the public key of their signature.
+// downloads has the files for one platform that users download, and the public key of their signature.
 type downloads struct {
 	folder, version, base, public string
 }
 
-// download makes what users download for this platform.
+// download creates the files that users download for this platform.
 func download(t *testing.T) downloads {
 	t.Helper()
 	private, public := keyPair(t)
@@ -166,7 +166,7 @@ func download(t *testing.T) downloads {
 	return downloads{folder: folder, version: d.version, base: d.baseName(platform), public: public}
 }
 
-// copyTo copies the files to a machine's folder of the user.
+// copyTo copies the files to the user's folder of a machine.
 func (d downloads) copyTo(t *testing.T, m machine) {
 	t.Helper()
 	for name := range readFolder(t, d.folder) {
@@ -175,7 +175,7 @@ func (d downloads) copyTo(t *testing.T, m machine) {
 	m.copyIn(t, d.public, m.home, "release.pub")
 }
 
-// onPage returns the commands of a page's block that has a text, for this version and platform.
+// onPage returns the commands of the page's block with a text, for this version and platform.
 func (d downloads) onPage(t *testing.T, text string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(pinned.Root(t), "docs", "how-to", "packages.md"))
@@ -191,7 +191,7 @@ func (d downloads) onPage(t *testing.T, text string) string {
 	return ""
 }
 
-// firstReport runs the commands that give the first report on a provider's tree, and returns what the last one prints.
+// firstReport runs commands in a provider's tree and returns the output of the last one, the first report.
 func firstReport(t *testing.T, m machine, tree string, commands [][]string) string {
 	t.Helper()
 	dir := filepath.Join(m.home, filepath.Base(tree))
@@ -215,7 +215,7 @@ func firstReport(t *testing.T, m machine, tree string, commands [][]string) stri
 	return out
 }
 
-// ways are how the tool comes to a machine.
+// ways returns functions that install the tool on a machine, by the way of installation.
 func (d downloads) ways(t *testing.T) map[string]func(*testing.T) machine {
 	layout := filepath.Join(t.TempDir(), "layout")
 	makeImage := func(ctx context.Context) error {
@@ -260,11 +260,11 @@ func (d downloads) ways(t *testing.T) map[string]func(*testing.T) machine {
 	}
 }
 
-// TestCleanMachine: on a Debian that has nothing but its base and clusterctl, without a network, the tool that comes in
-// each way is clusterctl's plugin and gives the same report on a provider's tree.
+// TestCleanMachine installs the tool in each way on a minimal Debian with clusterctl and without a network. The tool
+// must run as clusterctl's plugin and print the same report on a provider's tree.
 func TestCleanMachine(t *testing.T) {
 	if !*cleanMachine {
-		t.Skip("it makes a Debian, which takes long: make clean-machine")
+		t.Skip("creating a Debian takes long: make clean-machine")
 	}
 	trees := map[string][][]string{treetest.Demo(t): {
 		{"metadata", "add", "--version", "v0.4.0", "--contract", "v1beta2"}, {"build", "--version", "v0.4.0"}, {"check", "out/release"},
@@ -273,17 +273,17 @@ func TestCleanMachine(t *testing.T) {
 		trees[filepath.Join(pinned.Corpus(t), "source", "metal3")] = [][]string{{"init"}, {"build", "--version", "v1.12.0"}, {"check", "out/release"}}
 	})
 	d := download(t)
-	said := map[string]string{} // by the tree or command, what the first way's program prints
+	outputs := map[string]string{} // of another way's program, by the tree or command
 	for way, install := range d.ways(t) {
 		t.Run(way, func(t *testing.T) {
 			begin := time.Now()
 			m := install(t)
 			compare := func(what, text, got string) {
 				t.Helper()
-				if want, ok := said[what]; ok && got != want || !strings.Contains(got, text) {
-					t.Errorf("%s prints\n%s\nwant %q in it, and in another way it prints\n%s", what, got, text, want)
+				if want, ok := outputs[what]; ok && got != want || !strings.Contains(got, text) {
+					t.Errorf("%s prints\n%s\nwant %q in it, and the output of another way\n%s", what, got, text, want)
 				}
-				said[what] = got
+				outputs[what] = got
 			}
 			compare("version", "clusterctl-release "+d.version+" ", m.run(t, "/", "clusterctl", "release", "version"))
 			compare("help", "move-plan", m.run(t, "/", "clusterctl", "release", "--help"))

@@ -31,7 +31,7 @@ import (
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
-// keyPair writes a new key pair, and returns the files of the private and the public key.
+// keyPair writes a new key pair, and returns the paths of the private and the public key.
 func keyPair(t *testing.T) (private, public string) {
 	t.Helper()
 	publicKey, privateKey, err := ed25519.GenerateKey(nil)
@@ -54,7 +54,7 @@ func keyPair(t *testing.T) (private, public string) {
 	return private, write("key.pub", "PUBLIC KEY", der, err)
 }
 
-// TestDist makes everything for one platform twice, and looks at it as users do.
+// TestDist creates all files for one platform twice, and checks them with the programs of users.
 func TestDist(t *testing.T) {
 	private, public := keyPair(t)
 	platform := "linux/" + runtime.GOARCH
@@ -72,10 +72,10 @@ func TestDist(t *testing.T) {
 	base := "clusterctl-release_v1.2.3-rc.1_linux_" + runtime.GOARCH
 	for _, name := range []string{base + ".tar.gz", base + ".cdx.json", base + ".deb", "krew.yaml", "SHA256SUMS", provenance.File} {
 		if len(files[name]) == 0 {
-			t.Fatalf("there is no %s", name)
+			t.Fatalf("%s is missing", name)
 		}
 		if !bytes.Equal(files[name], again[name]) {
-			t.Errorf("%s is not the same when it is made again", name)
+			t.Errorf("%s differs when it is created again", name)
 		}
 	}
 
@@ -91,7 +91,7 @@ func TestDist(t *testing.T) {
 		}
 	}
 	if claim, err := provenance.Check(t.Context(), files[provenance.File], "v1.2.3-rc.1", subjects, public); err != nil || claim.Commit != commit {
-		t.Errorf("the provenance says %v, %v", claim, err)
+		t.Errorf("the provenance claims %v, %v", claim, err)
 	}
 	requireArchive(t, files[base+".tar.gz"])
 	requireBill(t, files[base+".cdx.json"])
@@ -125,7 +125,7 @@ func readFolder(t *testing.T, folder string) map[string][]byte {
 	return files
 }
 
-// requireArchive fails unless an archive has the program, which runs, and what comes with it.
+// requireArchive fails the test unless an archive has the program, which must run, and its other files.
 func requireArchive(t *testing.T, data []byte) {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(data))
@@ -163,7 +163,7 @@ func requireArchive(t *testing.T, data []byte) {
 	}
 }
 
-// requireBill fails unless a bill of materials names what go.mod requires.
+// requireBill fails the test unless a bill of materials has the modules that go.mod requires.
 func requireBill(t *testing.T, data []byte) {
 	t.Helper()
 	var bom cdx.BOM
@@ -186,17 +186,17 @@ func requireBill(t *testing.T, data []byte) {
 		}
 	}
 	if main := bom.Metadata.Component; main.Version != "v1.2.3-rc.1" || main.Name != program.Module {
-		t.Errorf("the bill of materials is of %+v", main)
+		t.Errorf("the bill of materials is for %+v", main)
 	}
 }
 
-// requirePackage fails unless dpkg takes a package, and its files are where they belong.
+// requirePackage fails the test unless dpkg accepts a package with its files in the right folders.
 func requirePackage(t *testing.T, file string) {
 	t.Helper()
 	prerequisite.Program(t, "dpkg-deb")
 	for _, tc := range []struct {
 		args []string
-		says []string
+		want []string
 	}{
 		{[]string{"--field", file}, []string{"Package: clusterctl-release\nVersion: 1.2.3~rc.1\n", "Architecture: " + runtime.GOARCH}},
 		{[]string{"--contents", file}, []string{
@@ -208,7 +208,7 @@ func requirePackage(t *testing.T, file string) {
 		if err != nil {
 			t.Errorf("dpkg-deb %s: %v: %s", tc.args[0], err, out)
 		}
-		for _, text := range tc.says {
+		for _, text := range tc.want {
 			if !bytes.Contains(out, []byte(text)) {
 				t.Errorf("dpkg-deb %s does not print %q", tc.args[0], text)
 			}
@@ -216,7 +216,7 @@ func requirePackage(t *testing.T, file string) {
 	}
 }
 
-// TestDebianPackageInstalls: dpkg makes the folders of a package before the files in them.
+// TestDebianPackageInstalls checks that dpkg can install a package, which needs entries for folders before their files.
 func TestDebianPackageInstalls(t *testing.T) {
 	prerequisite.Program(t, "dpkg")
 	d := distribution{version: "v1.2.3-rc.1", modified: time.Unix(1700000000, 0).UTC()}
@@ -245,7 +245,7 @@ func TestDebianPackageInstalls(t *testing.T) {
 	}
 }
 
-// TestZip: what is for Windows can be read, with the bytes of the program.
+// TestZip checks that the archive for Windows can be read and has the bytes of the program.
 func TestZip(t *testing.T) {
 	d := distribution{modified: time.Unix(1700000000, 0).UTC()}
 	data, err := d.zipped([]program.File{{Path: "a/b.exe", Mode: 0o755, Data: []byte("program")}})
@@ -265,18 +265,18 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// TestNothingFalseIsSigned: a tree with changes gets no signature, and nothing is made of it.
-func TestNothingFalseIsSigned(t *testing.T) {
+// TestSigningNeedsCommit checks that nothing is written if a signature is requested for a tree with changes.
+func TestSigningNeedsCommit(t *testing.T) {
 	private, public := keyPair(t)
-	for _, tc := range []struct{ commit, key, says string }{
+	for _, tc := range []struct{ commit, key, want string }{
 		{commit + "-dirty", private, "commit its changes first"},
 		{"", private, "commit its changes first"},
 		{commit, public, "PRIVATE KEY"},
 	} {
 		folder := filepath.Join(t.TempDir(), "dist")
 		d := distribution{root: pinned.Root(t), version: "v1.2.3", commit: tc.commit, keyFile: tc.key}
-		if err := d.make(t.Context(), []string{"linux/amd64"}, folder); err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("commit %q: %v, want %q", tc.commit, err, tc.says)
+		if err := d.make(t.Context(), []string{"linux/amd64"}, folder); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("commit %q: %v, want %q", tc.commit, err, tc.want)
 		}
 		if _, err := os.Stat(folder); err == nil {
 			t.Errorf("commit %q: files were written", tc.commit)

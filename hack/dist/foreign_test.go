@@ -15,12 +15,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
 )
 
-// TestForeignPrograms: the programs for Windows and macOS have the headers that their systems look at, need only
-// libraries that come with them, and have the version. Nothing runs them here: Go's runtime finds no bcryptprimitives.dll
-// in Debian's Wine.
+// TestForeignPrograms checks that the programs for Windows and macOS have valid headers and the version, and need only
+// libraries of their systems. It doesn't run them: Go's runtime finds no bcryptprimitives.dll in Debian's Wine.
 func TestForeignPrograms(t *testing.T) {
 	if !*cleanMachine {
-		t.Skip("it compiles for four platforms, which takes long: make clean-machine")
+		t.Skip("compiling for four platforms takes long: make clean-machine")
 	}
 	const version = "v1.2.3-rc.7"
 	compile := func(t *testing.T, system, architecture string) string {
@@ -40,7 +39,7 @@ func TestForeignPrograms(t *testing.T) {
 	}
 }
 
-// requireStamps fails unless a program is for a platform and has its version.
+// requireStamps fails the test unless a program is for a platform and has its version.
 func requireStamps(t *testing.T, file, version, system, architecture string) {
 	t.Helper()
 	info, err := buildinfo.ReadFile(file)
@@ -52,7 +51,7 @@ func requireStamps(t *testing.T, file, version, system, architecture string) {
 		settings[setting.Key] = setting.Value
 	}
 	if settings["GOOS"] != system || settings["GOARCH"] != architecture || settings["CGO_ENABLED"] != "0" {
-		t.Errorf("the program says that it is for %v", settings)
+		t.Errorf("the program's build settings are %v", settings)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -63,14 +62,14 @@ func requireStamps(t *testing.T, file, version, system, architecture string) {
 	}
 }
 
-// requirePE fails unless a file is a program for the console of Windows.
+// requirePE fails the test unless a file is a console program for Windows.
 func requirePE(t *testing.T, file string, processor uint16) {
 	t.Helper()
 	f, err := pe.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // the file is only read
 	header, ok := f.OptionalHeader.(*pe.OptionalHeader64)
 	if !ok || f.Machine != processor || f.Characteristics&pe.IMAGE_FILE_EXECUTABLE_IMAGE == 0 || header.Subsystem != pe.IMAGE_SUBSYSTEM_WINDOWS_CUI {
 		t.Errorf("the headers are %+v, %+v", f.FileHeader, f.OptionalHeader)
@@ -91,15 +90,15 @@ func requirePE(t *testing.T, file string, processor uint16) {
 	}
 }
 
-// requireMachO fails unless a file is a program for macOS. Without a signature, which may be its own, Apple's processors
-// don't start it.
+// requireMachO fails the test unless a file is a program for macOS with a signature. Programs without any signature
+// don't start on Apple's processors.
 func requireMachO(t *testing.T, file string, processor macho.Cpu) {
 	t.Helper()
 	f, err := macho.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // the file is only read
 	if f.Cpu != processor || f.Type != macho.TypeExec {
 		t.Errorf("the header is %+v", f.FileHeader)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestInstall: the released program is taken where there is one with the right checksum, and else one is built.
+// TestInstall checks that the released program is installed if it has the right checksum, and that a program is built
+// if there is no release.
 func TestInstall(t *testing.T) {
 	prerequisite.Program(t, "curl")
 	d := distribution{version: "v1.2.3"}
@@ -36,13 +37,13 @@ func TestInstall(t *testing.T) {
 	server := httptest.NewServer(http.FileServer(http.Dir(served)))
 	defer server.Close()
 
-	// In place of the compiler: it writes what it was called with to the file after -o.
+	// This script replaces the compiler. It writes its arguments to the file after -o.
 	programs := t.TempDir()
 	treetest.Write(t, programs, map[string]string{"go": "#!/bin/sh\nall=$*\nwhile [ \"$1\" != -o ]; do shift; done\necho \"$all\" > \"$2\"\n"})
 	if err := os.Chmod(filepath.Join(programs, "go"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct{ version, content, says string }{
+	for _, tc := range []struct{ version, content, want string }{
 		{"v1.2.3", "released", "installed clusterctl-release v1.2.3"},
 		{"v1.2.4", "", "FAILED"},
 		{"v9.9.9", "-X main.version=v9.9.9", "building it"},
@@ -54,8 +55,8 @@ func TestInstall(t *testing.T) {
 		command.Env = append(os.Environ(), "CLUSTERCTL_RELEASE_DOWNLOADS="+server.URL, "NO_PROXY=127.0.0.1",
 			"PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := command.CombinedOutput()
-		if (err != nil) != (tc.content == "") || !strings.Contains(string(out), tc.says) {
-			t.Errorf("version %q: %v: %s", tc.version, err, out)
+		if (err != nil) != (tc.content == "") || !strings.Contains(string(out), tc.want) {
+			t.Errorf("version %q: %v: %s; want %q", tc.version, err, out, tc.want)
 		}
 		content, _ := os.ReadFile(filepath.Join(folder, name))
 		if (len(content) > 0) != (tc.content != "") || !strings.Contains(string(content), tc.content) {

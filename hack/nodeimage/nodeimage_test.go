@@ -17,8 +17,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
 
-// askedFor is what `kubeadm config images list --kubernetes-version` prints.
-var askedFor = map[string]string{
+// kubeadmImages is the output of `kubeadm config images list --kubernetes-version` by version.
+var kubeadmImages = map[string]string{
 	"v1.35.4": `registry.k8s.io/kube-apiserver:v1.35.4
 registry.k8s.io/kube-controller-manager:v1.35.4
 registry.k8s.io/kube-scheduler:v1.35.4
@@ -35,7 +35,7 @@ registry.k8s.io/pause:3.10.2
 registry.k8s.io/etcd:3.6.8-0`,
 }
 
-// emptyTree has what packetFilters looks for, in files that are this program.
+// emptyTree returns a tree with the files that packetFilters needs. All are links to one static program.
 func emptyTree(t *testing.T) string {
 	t.Helper()
 	tree := t.TempDir()
@@ -50,10 +50,10 @@ func emptyTree(t *testing.T) string {
 	return tree
 }
 
-// TestContainerOf: each image that kubeadm asks for, and the others, have a recipe, of programs that are built.
+// TestContainerOf checks that each image that kubeadm requires, and each other one, has a recipe with built programs.
 func TestContainerOf(t *testing.T) {
 	tree := emptyTree(t)
-	for version, list := range askedFor {
+	for version, list := range kubeadmImages {
 		programs := map[string]string{}
 		for _, program := range programsOf(version) {
 			programs[strings.TrimPrefix(program, kubernetes(version)+"/")] = "/built/" + program
@@ -63,17 +63,17 @@ func TestContainerOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, err := containerOf(ref, programs, "/work", tree)
+			recipe, err := containerOf(ref, programs, "/work", tree)
 			if err != nil {
 				t.Error(err)
 			}
-			for target, source := range made.files {
+			for target, source := range recipe.files {
 				if source == "" {
 					t.Errorf("%s has %s of a program that isn't built", ref, target)
 				}
 			}
-			if made.entrypoint != "" && made.files[strings.TrimPrefix(made.entrypoint, "/")] == "" {
-				t.Errorf("%s starts %s, which it doesn't have", ref, made.entrypoint)
+			if recipe.entrypoint != "" && recipe.files[strings.TrimPrefix(recipe.entrypoint, "/")] == "" {
+				t.Errorf("%s starts %s, which it doesn't have", ref, recipe.entrypoint)
 			}
 		}
 	}
@@ -82,11 +82,11 @@ func TestContainerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := containerOf(unknown, nil, "", ""); err == nil || !strings.Contains(err.Error(), "registry.k8s.io/kube-something:v1.40.0") {
-		t.Errorf("an image that isn't known: %v", err)
+		t.Errorf("an unknown image: %v", err)
 	}
 }
 
-// TestManifest: what gives pods their network has the image that nodes have, of the version that is built.
+// TestManifest checks that the manifest of flannel has the image of the built version, which nodes have.
 func TestManifest(t *testing.T) {
 	manifest, err := os.ReadFile("flannel.yaml")
 	if err != nil {
@@ -95,11 +95,11 @@ func TestManifest(t *testing.T) {
 	module := readModule(t, filepath.Join(pinned.Root(t), "hack", "tools", "flannel", "go.mod"))
 	image := "localhost/flannel:" + module.Require[0].Mod.Version
 	if !slices.Contains(others, image) || !strings.Contains(string(manifest), "image: "+image+"\n") {
-		t.Errorf("nodes have %v, and the manifest isn't for %s:\n%s", others, image, manifest)
+		t.Errorf("nodes have %v, want %s there and in the manifest:\n%s", others, image, manifest)
 	}
 }
 
-// TestKubeProxy: its image has what it calls, and what links them.
+// TestKubeProxy checks that the image of kube-proxy has the programs that it calls, and their dynamic linker.
 func TestKubeProxy(t *testing.T) {
 	files, err := packetFilters(emptyTree(t))
 	if err != nil {
@@ -119,7 +119,7 @@ func TestKubeProxy(t *testing.T) {
 	}
 }
 
-// TestBuild makes an image twice and looks at what is in it.
+// TestBuild builds an image twice and checks its content.
 func TestBuild(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(source, []byte("content"), 0o600); err != nil {
@@ -137,7 +137,7 @@ func TestBuild(t *testing.T) {
 	digest, firstErr := image.Digest()
 	same, secondErr := again.Digest()
 	if err := errors.Join(firstErr, secondErr); err != nil || digest != same {
-		t.Errorf("the same image has the digests %s and %s: %v", digest, same, err)
+		t.Errorf("two builds have the digests %s and %s: %v", digest, same, err)
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -148,7 +148,7 @@ func TestBuild(t *testing.T) {
 	}
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("there are %d layers: %v", len(layers), err)
+		t.Fatalf("the image has %d layers: %v", len(layers), err)
 	}
 	content, err := layers[0].Uncompressed()
 	if err != nil {
@@ -170,10 +170,10 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestPins: for each version of Kubernetes one module has all programs, and their stamp is that version.
+// TestPins checks that one module has all programs of each version of Kubernetes, stamped with this version.
 func TestPins(t *testing.T) {
 	tools := filepath.Join(pinned.Root(t), "hack", "tools")
-	for version := range askedFor {
+	for version := range kubeadmImages {
 		for _, program := range programsOf(version) {
 			folder, tool, _ := strings.Cut(program, "/")
 			module := readModule(t, filepath.Join(tools, folder, "go.mod"))
@@ -211,7 +211,7 @@ func readModule(t *testing.T, path string) *modfile.File {
 	return module
 }
 
-// TestKey: another program makes another image.
+// TestKey checks that the key of an image depends on the versions of its programs.
 func TestKey(t *testing.T) {
 	first, firstErr := keyOf(map[string]string{"kubelet": "/tools/kubelet-1/kubelet"})
 	same, sameErr := keyOf(map[string]string{"kubelet": "/elsewhere/kubelet-1/kubelet"})
@@ -221,7 +221,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestStartedUnits: what a node starts exists.
+// TestStartedUnits checks that the units that a node starts exist.
 func TestStartedUnits(t *testing.T) {
 	for path, target := range links {
 		if !strings.Contains(path, ".wants/") {

@@ -60,25 +60,25 @@ func newUser(ctx context.Context, t *testing.T, g *WithT) *user {
 	return u
 }
 
-// run runs a program with a standard input and returns its standard output and what it says besides.
+// run runs a program with a standard input and returns its standard output and standard error.
 func (u *user) run(ctx context.Context, stdin, program string, args ...string) (stdout, stderr string, err error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Env = append(os.Environ(), "TESTBED_STAGE=", folderVariable+"="+u.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 	command.Stdin = strings.NewReader(stdin)
-	var out, said strings.Builder
-	command.Stdout, command.Stderr = &out, &said
+	var out, errOut strings.Builder
+	command.Stdout, command.Stderr = &out, &errOut
 	err = command.Run()
-	return out.String(), said.String(), err
+	return out.String(), errOut.String(), err
 }
 
-// output is what a program writes that has to succeed.
+// output runs a program and returns its standard output. The test fails if the program fails.
 func (u *user) output(ctx context.Context, g Gomega, program string, args ...string) string {
 	stdout, stderr, err := u.run(ctx, "", program, args...)
 	g.Expect(err).ToNot(HaveOccurred(), "%v: %s%s", args, stdout, stderr)
 	return stdout
 }
 
-// management is a management cluster, from outside of the sandbox.
+// management returns the configuration and a client of a management cluster from outside of the sandbox.
 func (u *user) management(g *WithT, folder ...string) (*rest.Config, client.Client) {
 	config, err := clientcmd.BuildConfigFromFlags("", u.kubeconfig(folder...))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -91,8 +91,8 @@ func (u *user) kubeconfig(folder ...string) string {
 	return filepath.Join(append(append([]string{u.dir}, folder...), "kubeconfig")...)
 }
 
-// TestTestbed: a testbed shows its logs and its hosts, a cluster of the flavor haproxy runs there as the templates are,
-// and clusterctl moves it to the second management cluster, and nothing of it is started or made again.
+// TestTestbed checks that a testbed shows its logs and its hosts, that a cluster of the unchanged flavor haproxy runs
+// there, and that clusterctl moves it to the second management cluster without restarting or recreating its domains.
 func TestTestbed(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -117,18 +117,18 @@ func TestTestbed(t *testing.T) {
 
 	_, first := u.management(g)
 	u.follow(ctx, g, "Clusters")
-	machines := whole(ctx, g, first)
+	machines := waitForCluster(ctx, g, first)
 	domains := u.domains(ctx, g)
 	g.Expect(u.output(ctx, g, u.testbed, "logs")).To(MatchRegexp(`\nhosts/host-[ab][12]/default\.demo-lb\.[0-9a-f]+\n`))
 
 	g.Expect(u.output(ctx, g, u.testbed, "up", "--share-hosts")).To(ContainSubstring("clusterctl --kubeconfig " + u.kubeconfig() + " move"))
-	u.output(ctx, g, u.testbed, "up", "--second") // it is there, which is fine
+	u.output(ctx, g, u.testbed, "up", "--second") // it already runs, which isn't an error
 	_, second := u.management(g, secondFolder)
 	g.Expect(list(ctx, g, second, libvirtHosts)).To(HaveLen(len(testbed.DefaultHosts)))
 	g.Expect(u.output(ctx, g, u.testbed, "logs")).To(ContainSubstring("\nsecond/kube-apiserver\n"))
 	u.output(ctx, g, u.clusterctl, "move", "--kubeconfig="+u.kubeconfig(), "--to-kubeconfig="+u.kubeconfig(secondFolder))
-	g.Expect(whole(ctx, g, second)).To(Equal(machines))
-	g.Expect(u.domains(ctx, g)).To(Equal(domains), "with their numbers, which change when they are started again")
+	g.Expect(waitForCluster(ctx, g, second)).To(Equal(machines))
+	g.Expect(u.domains(ctx, g)).To(Equal(domains), "the numbers of domains change when they are restarted")
 	g.Expect(list(ctx, g, first, libvirtMachines)).To(BeEmpty())
 
 	cluster := newObject("cluster.x-k8s.io/v1beta2", "Cluster")
@@ -136,8 +136,8 @@ func TestTestbed(t *testing.T) {
 	cluster.SetName("demo")
 	g.Expect(second.Delete(ctx, cluster)).To(Succeed())
 	g.Eventually(func() error { return second.Get(ctx, client.ObjectKeyFromObject(cluster), cluster) }).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "not found"))
-	for host, there := range u.domains(ctx, g) {
-		g.Expect(there).ToNot(ContainSubstring("default."), host)
+	for host, names := range u.domains(ctx, g) {
+		g.Expect(names).ToNot(ContainSubstring("default."), host)
 	}
 
 	out := u.follow(ctx, g, "Moving to another management cluster")
@@ -150,17 +150,17 @@ func TestTestbed(t *testing.T) {
 	g.Expect(u.dir).ToNot(BeAnExistingFile())
 }
 
-// TestHostsAreSharedFromTheBeginning: a second management cluster that runs doesn't get the hosts later.
+// TestHostsAreSharedFromTheBeginning checks that a running second management cluster doesn't get the hosts later.
 func TestHostsAreSharedFromTheBeginning(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted string
-		asked  secondOptions
+		opts   secondOptions
 		err    string
 	}{
-		"it has them":              {`{"shareHosts":true}`, secondOptions{ShareHosts: true}, ""},
-		"it has them, not asked":   {`{"shareHosts":true}`, secondOptions{}, ""},
-		"it lacks them":            {`{"shareHosts":false}`, secondOptions{ShareHosts: true}, "was started without the hosts"},
-		"it lacks them, not asked": {`{"shareHosts":false}`, secondOptions{}, ""},
+		"shared, requested":         {`{"shareHosts":true}`, secondOptions{ShareHosts: true}, ""},
+		"shared, not requested":     {`{"shareHosts":true}`, secondOptions{}, ""},
+		"not shared, requested":     {`{"shareHosts":false}`, secondOptions{ShareHosts: true}, "was started without the hosts"},
+		"not shared, not requested": {`{"shareHosts":false}`, secondOptions{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -169,7 +169,7 @@ func TestHostsAreSharedFromTheBeginning(t *testing.T) {
 			for file, content := range map[string]string{wantedFile: tc.wanted, readyFile: "it is ready"} {
 				g.Expect(os.WriteFile(filepath.Join(dir, secondFolder, file), []byte(content), 0o644)).To(Succeed())
 			}
-			text, err := upSecond(dir, tc.asked)
+			text, err := upSecond(dir, tc.opts)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 				return
@@ -190,7 +190,7 @@ func (u *user) follow(ctx context.Context, g *WithT, heading string) string {
 	g.Expect(parts).To(HaveLen(3))
 	kubectlPath, err := pinned.FindTool(ctx, kubectl)
 	g.Expect(err).ToNot(HaveOccurred())
-	// The checkout of somebody whose testbed runs already.
+	// The checkout of a user whose testbed already runs.
 	checkout, err := os.MkdirTemp(filepath.Dir(u.dir), "checkout-")
 	g.Expect(err).ToNot(HaveOccurred())
 	for name, target := range map[string]string{
@@ -203,7 +203,8 @@ func (u *user) follow(ctx context.Context, g *WithT, heading string) string {
 	return u.output(ctx, g, "bash", "-eu", "-o", "pipefail", "-c", script)
 }
 
-// readsLogs: each component has a log, which is found by the name or a part of it, and kubectl logs shows those of pods.
+// readsLogs checks that each component has a log, which can be found by the name or a part of it, and that kubectl logs
+// shows the logs of pods.
 func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	names := strings.Fields(u.output(ctx, g, u.testbed, "logs"))
 	g.Expect(names).To(ContainElements("up", "testbed", "etcd", "kube-apiserver", "kube-controller-manager", "hosts/host-a1/libvirtd", "hosts/host-b1/libvirtd"))
@@ -216,7 +217,7 @@ func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	waiting, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, _, err = u.run(waiting, "", u.testbed, "logs", "-f", "kube-apiserver")
-	g.Expect(err).To(MatchError(ContainSubstring("killed")), "it goes on until it is ended")
+	g.Expect(err).To(MatchError(ContainSubstring("killed")), "logs -f runs until it is killed")
 
 	config, first := u.management(g)
 	clients, err := kubernetes.NewForConfig(config)
@@ -229,7 +230,7 @@ func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	g.Expect(string(content)).To(ContainSubstring(starts))
 }
 
-// talksToHosts: virsh gets its arguments and its input, and its status is passed on.
+// talksToHosts checks that virsh gets its arguments and input, and that its status is returned.
 func (u *user) talksToHosts(ctx context.Context, g *WithT) {
 	g.Expect(u.output(ctx, g, u.testbed, "virsh", "host-b1", "net-list", "--name")).To(Equal("default\n\n"))
 	stdout, _, err := u.run(ctx, "pool-info default\n", u.testbed, "virsh", "host-a1")
@@ -245,7 +246,7 @@ func (u *user) talksToHosts(ctx context.Context, g *WithT) {
 	g.Expect(stderr).To(Equal("testbed: usage: testbed virsh HOST [ARGS...], with one of the hosts host-a1, host-a2, host-b1\n"))
 }
 
-// domains are those of all hosts, with the numbers that they have since they were started last, and their UUIDs.
+// domains returns the domains of all hosts with their UUIDs, and with their numbers since their last start.
 func (u *user) domains(ctx context.Context, g *WithT) map[string]string {
 	all := map[string]string{}
 	for _, host := range testbed.DefaultHosts {
@@ -281,9 +282,9 @@ func list(ctx context.Context, g Gomega, c client.Client, kind string) []unstruc
 	return all.Items
 }
 
-// whole waits until demo has all that was asked for: a load balancer and three machines with nodes. It returns the specs
+// waitForCluster waits until the cluster demo has a load balancer and three machines with nodes. It returns the specs
 // of their LibvirtMachines by name.
-func whole(ctx context.Context, g *WithT, c client.Client) map[string]any {
+func waitForCluster(ctx context.Context, g *WithT, c client.Client) map[string]any {
 	specs := map[string]any{}
 	g.Eventually(func(g Gomega) {
 		clear(specs)

@@ -1,4 +1,4 @@
-// Package browser opens the book in Chromium, as readers do: from files, at the widths of a phone and of a desktop.
+// Package browser tests the book in Chromium as readers open it: from files, at the widths of a phone and of a desktop.
 package browser
 
 import (
@@ -24,26 +24,26 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-var book = flag.String("book", "../../../out/book", "the folder of the book, which `make book` makes")
+var book = flag.String("book", "../../../out/book", "the folder of the book, from `make book`")
 
-// ask has what is asked of pages.
+// pageScript has the functions that check pages.
 //
 //go:embed page.js
-var ask string
+var pageScript string
 
-// A window is a window of Chromium, and what was wrong in it.
+// A window is a window of Chromium with its problems.
 type window struct {
-	t     *testing.T
-	ctx   context.Context // chromedp keeps the browser in it
-	mutex sync.Mutex
-	wrong []string
+	t        *testing.T
+	ctx      context.Context // chromedp stores the browser in it
+	mutex    sync.Mutex
+	problems []string
 }
 
-// open opens a window. The test fails for errors in its console, and for what is loaded and isn't a file.
+// open opens a window. The test fails for errors in its console, and if it loads anything except files.
 func open(t *testing.T) *window {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(*book, "index.html")); err != nil {
-		t.Fatalf("there is no book: run make book-test: %v", err)
+		t.Fatalf("the book is missing: run make book-test: %v", err)
 	}
 	limited, stop := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(stop)
@@ -54,39 +54,39 @@ func open(t *testing.T) *window {
 	if err := chromedp.Listen(ctx, w.event); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.expect("in the console", w.taken()) })
+	t.Cleanup(func() { w.report("in the console", w.takeProblems()) })
 	return w
 }
 
-// event keeps what readers would see in the console.
+// event records the lines of the console, and requests for anything except files.
 func (w *window) event(event any) {
-	wrong := ""
+	problem := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		wrong = e.ExceptionDetails.Text
+		problem = e.ExceptionDetails.Text
 	case *runtime.EventConsoleAPICalled:
-		wrong = fmt.Sprintf("console.%s", e.Type)
+		problem = fmt.Sprintf("console.%s", e.Type)
 	case *log.EventEntryAdded:
-		wrong = e.Entry.Text + " " + e.Entry.URL
+		problem = e.Entry.Text + " " + e.Entry.URL
 	case *network.EventRequestWillBeSent:
 		if address := e.Request.URL; !strings.HasPrefix(address, "file:") && !strings.HasPrefix(address, "data:") {
-			wrong = "loads " + address
+			problem = "loads " + address
 		}
 	}
-	if wrong != "" {
+	if problem != "" {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		w.wrong = append(w.wrong, wrong)
+		w.problems = append(w.problems, problem)
 	}
 }
 
-// taken returns what was wrong since the last call.
-func (w *window) taken() []string {
+// takeProblems returns the problems since the last call.
+func (w *window) takeProblems() []string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	wrong := w.wrong
-	w.wrong = nil
-	return wrong
+	problems := w.problems
+	w.problems = nil
+	return problems
 }
 
 func (w *window) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -96,11 +96,11 @@ func (w *window) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// expect fails for each of what is wrong.
-func (w *window) expect(where string, wrong []string) {
+// report fails the test for each problem.
+func (w *window) report(where string, problems []string) {
 	w.t.Helper()
-	for _, what := range wrong {
-		w.t.Errorf("%s: %s", where, what)
+	for _, problem := range problems {
+		w.t.Errorf("%s: %s", where, problem)
 	}
 }
 
@@ -118,7 +118,7 @@ func address(t *testing.T, name string) string {
 func (w *window) visit(page string) {
 	w.t.Helper()
 	w.do(chromedp.Navigate(address(w.t, filepath.Join(*book, page))))
-	w.eval(ask + "; 0")
+	w.eval(pageScript + "; 0")
 }
 
 // eval returns the value of a JavaScript expression.
@@ -131,14 +131,14 @@ func (w *window) eval(expression string) any {
 	return value
 }
 
-// ask returns what is wrong by a function of page.js.
-func (w *window) ask(call string) []string {
+// check calls a function of page.js and returns its problems.
+func (w *window) check(call string) []string {
 	w.t.Helper()
-	wrong, err := chromedp.Run(w.ctx, chromedp.Evaluate[[]string]("ask."+call))
+	problems, err := chromedp.Run(w.ctx, chromedp.Evaluate[[]string]("check."+call))
 	if err != nil {
 		w.t.Fatalf("%s: %v", call, err)
 	}
-	return wrong
+	return problems
 }
 
 // until waits for a JavaScript expression to be true.
@@ -150,17 +150,17 @@ func (w *window) until(expression string) {
 		}
 		w.do(chromedp.Sleep(100 * time.Millisecond))
 	}
-	w.t.Fatalf("this isn't so within 30 seconds: %s", expression)
+	w.t.Fatalf("this isn't true within 30 seconds: %s", expression)
 }
 
-// key types keys, and is checks that an expression is true then.
-func (w *window) key(keys, is string) {
+// key types keys and waits for a JavaScript expression to be true.
+func (w *window) key(keys, expression string) {
 	w.t.Helper()
 	w.do(chromedp.KeyEvent(keys))
-	w.until(is)
+	w.until(expression)
 }
 
-// media sets what the page is shown on, and which colours the system prefers.
+// media sets the page's medium and the colours that the system prefers.
 func (w *window) media(media, scheme string) {
 	w.t.Helper()
 	_, err := chromedp.Call(w.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -171,15 +171,15 @@ func (w *window) media(media, scheme string) {
 	}
 }
 
-// phone makes the window one of 360 by 740 pixels, and desktop one of 1400 by 900.
+// phone sets the window's size to 360 by 740 pixels, and desktop to 1400 by 900.
 func (w *window) phone() {
 	w.t.Helper()
 	w.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
 }
 func (w *window) desktop() { w.t.Helper(); w.do(chromedp.EmulateViewport(1400, 900)) }
 
-// TestPages: each page fits the windows of phones and desktops, has enough contrast in both schemes of colours, and can
-// be used by keyboard.
+// TestPages checks that each page fits the windows of phones and desktops, has enough contrast in both colour schemes,
+// and can be used by keyboard.
 func TestPages(t *testing.T) {
 	w := open(t)
 	pages := 0
@@ -190,15 +190,15 @@ func TestPages(t *testing.T) {
 		pages++
 		w.desktop()
 		w.visit(page)
-		w.expect(page+" on a desktop", w.ask("overflow(1400)"))
+		w.report(page+" on a desktop", w.check("overflow(1400)"))
 		for _, scheme := range []string{"dark", "light"} {
 			w.media("screen", scheme)
-			w.expect(page+" in "+scheme+" colours", w.ask("contrast()"))
+			w.report(page+" in "+scheme+" colours", w.check("contrast()"))
 		}
 		w.phone()
-		w.expect(page+" on a phone", w.ask("overflow(360)"))
-		w.expect(page, w.ask("structure()"))
-		w.expect(page, w.taken())
+		w.report(page+" on a phone", w.check("overflow(360)"))
+		w.report(page, w.check("structure()"))
+		w.report(page, w.takeProblems())
 		return nil
 	})
 	if err != nil {
@@ -207,7 +207,7 @@ func TestPages(t *testing.T) {
 	t.Logf("%d pages", pages)
 }
 
-// TestWide: tables and code that are wider than a phone scroll by themselves.
+// TestWide checks that tables and code wider than a phone have their own scroll bars.
 func TestWide(t *testing.T) {
 	w := open(t)
 	w.phone()
@@ -217,11 +217,10 @@ func TestWide(t *testing.T) {
 	w.until(`[...document.querySelectorAll("pre")].some((e) => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === "auto")`)
 }
 
-// results is what the search has found.
+// results is an expression for the results of the search.
 const results = `[...document.querySelectorAll("#results [role=option]")]`
 
-// search presses the key that leads to the search, as a keyboard does: its character isn't typed when the page takes the
-// key for itself.
+// search presses the key for the search as a keyboard does: the page handles the key, and its character isn't typed.
 func (w *window) search() {
 	w.t.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
@@ -233,7 +232,7 @@ func (w *window) search() {
 	w.until(`document.activeElement === document.querySelector("#search input") && document.activeElement.value === ""`)
 }
 
-// TestSearch: the search finds pages by keyboard, from pages in folders as well.
+// TestSearch checks that the search can be used by keyboard, also on pages in folders.
 func TestSearch(t *testing.T) {
 	w := open(t)
 	w.visit("reference/checks/probes.html")
@@ -241,11 +240,11 @@ func TestSearch(t *testing.T) {
 	w.key("webhook-service", results+`[0]?.querySelector("b").textContent === "webhook-service"`)
 	for _, scheme := range []string{"dark", "light"} {
 		w.media("screen", scheme)
-		w.expect("the results in "+scheme+" colours", w.ask("contrast()"))
+		w.report("the results in "+scheme+" colours", w.check("contrast()"))
 	}
 	w.key(kb.Enter, `location.pathname.endsWith("/reference/checks/webhook-service.html")`)
 
-	// Words of the text, in any order, lead to the section that has them.
+	// Words of a text, in any order, find its section.
 	w.visit("index.html")
 	w.search()
 	w.key("surge rollout", results+`.some((e) => e.querySelector("a").href.endsWith("/explanation/machine-pools.html"))`)
@@ -259,11 +258,11 @@ func TestSearch(t *testing.T) {
 	w.visit("how-to/hosts.html")
 	w.eval(`document.querySelector("#search input").focus()`)
 	w.key("certificate", results+`.length > 3`)
-	w.expect("results on a phone", w.ask("overflow(360)"))
+	w.report("results on a phone", w.check("overflow(360)"))
 	w.until(`(({left, right}) => left >= 0 && right <= 360)(document.getElementById("results").getBoundingClientRect())`)
 }
 
-// TestColours: the page has the colours that the system prefers, until the reader chooses others, which stay.
+// TestColours checks that pages have the system's preferred colours until the reader chooses others, which stay.
 func TestColours(t *testing.T) {
 	const dark = `getComputedStyle(document.documentElement).backgroundColor === "rgb(20, 23, 28)"`
 	w := open(t)
@@ -277,13 +276,14 @@ func TestColours(t *testing.T) {
 	w.media("screen", "light")
 	w.eval(`document.getElementById("theme").click()`)
 	w.until(dark)
-	w.expect("index.html in chosen colours", w.ask("contrast()"))
+	w.report("index.html in chosen colours", w.check("contrast()"))
 	w.eval(`localStorage.clear()`)
 	w.visit("index.html")
 	w.until("!(" + dark + ")")
 }
 
-// TestKeyboard: the first key leads to the text, the focus is seen, and the menu of phones opens and closes.
+// TestKeyboard checks that the first key skips to the text, that the focus is visible, and that the menu of phones
+// opens and closes.
 func TestKeyboard(t *testing.T) {
 	w := open(t)
 	w.visit("how-to/hosts.html")
@@ -297,13 +297,13 @@ func TestKeyboard(t *testing.T) {
 	w.until("!" + shown)
 	w.eval(`document.getElementById("menu").focus()`)
 	w.key(kb.Enter, shown+` && document.getElementById("menu").getAttribute("aria-expanded") === "true"`)
-	w.expect("the menu on a phone", w.ask("overflow(360)"))
+	w.report("the menu on a phone", w.check("overflow(360)"))
 	w.key(kb.Tab, `document.activeElement !== document.getElementById("menu")`)
 	w.eval(`document.querySelector("#pages a").focus()`)
 	w.key(kb.Escape, "!"+shown+` && document.activeElement.id === "menu"`)
 }
 
-// TestOrder: the pages have links to the previous and the next one, and the list of pages shows where the reader is.
+// TestOrder checks that pages have links to the previous and the next one, and that the list marks the current page.
 func TestOrder(t *testing.T) {
 	w := open(t)
 	w.visit("index.html")
@@ -316,7 +316,7 @@ func TestOrder(t *testing.T) {
 	w.until(`document.querySelector("nav [aria-current]").href === location.href`)
 }
 
-// TestPrint: on paper there is the text alone, and nothing is cut off.
+// TestPrint checks that a printed page has only the text, and that nothing is cut off.
 func TestPrint(t *testing.T) {
 	w := open(t)
 	w.visit("how-to/hosts.html")

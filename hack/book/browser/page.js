@@ -1,5 +1,5 @@
-// What the test asks of a page. Each function returns what is wrong, in words.
-globalThis.ask = {
+// The test's checks of a page. Each function returns the problems.
+globalThis.check = {
   // overflow: nothing makes the page wider than the window.
   overflow(width) {
     const wide = document.documentElement.scrollWidth;

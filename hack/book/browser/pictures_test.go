@@ -16,8 +16,8 @@ import (
 
 var pictures = flag.String("pictures", "", "the folder to keep the pictures in")
 
-// TestPictures takes the pictures that the book shows: of the report and of the graph that the tests of their packages
-// make, and of the book.
+// TestPictures takes the book's pictures: of the report and of the graph, from the golden files of their packages, and
+// of the book itself.
 func TestPictures(t *testing.T) {
 	folder := *pictures
 	if folder == "" {
@@ -43,11 +43,11 @@ func TestPictures(t *testing.T) {
 			if picture.before != nil {
 				picture.before(w)
 			}
-			taken, err := chromedp.Run(w.ctx, chromedp.CaptureScreenshot())
+			screenshot, err := chromedp.Run(w.ctx, chromedp.CaptureScreenshot())
 			if err != nil {
 				t.Fatal(err)
 			}
-			decoded, err := png.Decode(bytes.NewReader(taken))
+			decoded, err := png.Decode(bytes.NewReader(screenshot))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// reduce returns a picture in its 256 most usual colours, which makes the file small. Text and boxes need no more.
+// reduce returns a picture in its 256 most frequent colours. They are enough for text and boxes, and the file is small.
 func reduce(picture image.Image) *image.Paletted {
 	count := map[color.Color]int{}
 	bounds := picture.Bounds()

@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestLargeReport: a report with more than 1,000 findings lays its page out once for each change of the filters, however
-// many findings there are. The log has how much time the page's thread takes for that.
+// TestLargeReport checks that a report with more than 1,000 findings lays its page out once for each change of the
+// filters. The log has the time that the page's thread needs for that.
 func TestLargeReport(t *testing.T) {
 	sample, err := os.ReadFile("../../../pkg/report/testdata/report.html")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestLargeReport(t *testing.T) {
 	}
 	finding := regexp.MustCompile(`(?s)<article class="finding error".*?</article>\n`).FindString(string(sample))
 	if !strings.Contains(finding, "there is no metadata.yaml") {
-		t.Fatalf("the report of pkg/report has another first finding: %s", finding)
+		t.Fatalf("the first finding in the report of pkg/report is %s", finding)
 	}
 	var many strings.Builder
 	for i := range 1000 {
@@ -44,8 +44,8 @@ func TestLargeReport(t *testing.T) {
 	t.Logf("loaded in %.2f s of the page's thread", loaded["TaskDuration"])
 
 	for _, change := range []struct{ what, script, is string }{
-		{"a word that one finding has", `search.value = "number517."; search.dispatchEvent(new Event("input"))`, visible + " === 1"},
-		{"a word that all findings have", `search.value = "number"; search.dispatchEvent(new Event("input"))`, visible + " === 1000"},
+		{"a word of one finding", `search.value = "number517."; search.dispatchEvent(new Event("input"))`, visible + " === 1"},
+		{"a word of all findings", `search.value = "number"; search.dispatchEvent(new Event("input"))`, visible + " === 1000"},
 		{"no errors", `document.querySelector("[value=error]").click()`, visible + " === 0"},
 	} {
 		before := w.metrics()
@@ -53,13 +53,13 @@ func TestLargeReport(t *testing.T) {
 		after := w.metrics()
 		t.Logf("%s: %.0f ms of the page's thread", change.what, 1000*(after["TaskDuration"]-before["TaskDuration"]))
 		if layouts := after["LayoutCount"] - before["LayoutCount"]; layouts < 1 || layouts > 3 {
-			t.Errorf("%s: the page was laid out %.0f times", change.what, layouts)
+			t.Errorf("%s: the page was laid out %.0f times, want 1 to 3", change.what, layouts)
 		}
 		w.until(change.is)
 	}
 }
 
-// metrics returns what Chromium counts of the page.
+// metrics returns Chromium's metrics of the page.
 func (w *window) metrics() map[string]float64 {
 	w.t.Helper()
 	result, err := chromedp.Call(w.ctx, performance.GetMetrics, cdp.Empty{})

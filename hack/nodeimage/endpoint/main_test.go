@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestConfiguration: keepalived holds the address on the interface, as one of those that know the same number.
+// TestConfiguration checks that keepalived's configuration has the address, the interface and the number of the router.
 func TestConfiguration(t *testing.T) {
 	for address, wants := range map[string][]string{
 		"10.90.0.200": {"interface eth0\n", "virtual_router_id 200\n", "    10.90.0.200/32\n"},
-		"10.90.0.0":   {"virtual_router_id 1\n"}, // 0 isn't a number of a router
+		"10.90.0.0":   {"virtual_router_id 1\n"}, // 0 isn't a valid number of a router
 		"fd00::7":     {"virtual_router_id 7\n", "    fd00::7/128\n"},
 	} {
 		got := configuration(netip.MustParseAddr(address), "eth0")
@@ -26,7 +26,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestInterfaceTo: it is the one with the address that packets leave from.
+// TestInterfaceTo checks that the interface is the one with the source address of packets.
 func TestInterfaceTo(t *testing.T) {
 	name, err := interfaceTo(netip.MustParseAddr("127.0.0.2"))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestInterfaceTo(t *testing.T) {
 	}
 }
 
-// TestAskAPIServer: it is healthy where it says so.
+// TestAskAPIServer checks that only an API server with the status 200 is healthy.
 func TestAskAPIServer(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
@@ -57,18 +57,18 @@ func TestAskAPIServer(t *testing.T) {
 	}
 	status = http.StatusInternalServerError
 	if err := askAPIServer(); err == nil || !strings.Contains(err.Error(), "500") {
-		t.Errorf("a server that isn't healthy: %v", err)
+		t.Errorf("an unhealthy server: %v", err)
 	}
 	server.Close()
 	if err := askAPIServer(); err == nil {
-		t.Error("a server that is gone is healthy")
+		t.Error("a stopped server is healthy")
 	}
 }
 
-// TestHoldWithoutAddress: the error names the variable.
+// TestHoldWithoutAddress checks that the error names the variable.
 func TestHoldWithoutAddress(t *testing.T) {
 	t.Setenv("address", "")
 	if err := hold(); err == nil || !strings.Contains(err.Error(), "the variable address") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got the error %v", err)
 	}
 }
