@@ -262,7 +262,7 @@ func (l *line) fromServer(packet []byte) error {
 			binary.BigEndian.PutUint64(content[4*32:], memoryKiB) // after the model, of 32 characters
 		case procStoragePoolGetInfo:
 			binary.BigEndian.PutUint64(content[4:], storageBytes)  // the capacity
-			binary.BigEndian.PutUint64(content[20:], storageBytes) // what is free
+			binary.BigEndian.PutUint64(content[20:], storageBytes) // the free space
 		}
 	}
 	if delay := time.Duration(l.slow.Load()); delay > 0 {

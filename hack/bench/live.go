@@ -78,8 +78,8 @@ func planOfLive(ctx context.Context, tool, clusterctl, module, work string, runs
 	return nil
 }
 
-// liveCRDs returns the CRDs of Cluster API, of clusterctl's inventory and of the made-up provider, in
-// their stored version, without schemas.
+// liveCRDs returns the CRDs of Cluster API, of clusterctl's inventory and of the demo provider, in their
+// stored version, without schemas.
 func liveCRDs(module string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	add := func(data []byte) error {

@@ -88,7 +88,7 @@ type comparison struct {
 	environment []string
 	// mayFail means that commands may end with another status than 0, as for broken releases.
 	mayFail bool
-	// runs is the number of counted runs; 0 is that of the command line.
+	// runs is the number of counted runs; 0 is the number of the command line.
 	runs int
 	// before gives both sides the same start.
 	before func() error

@@ -77,7 +77,7 @@ func writeDump(folder, module string, clusters int) (int, error) {
 	return list.Len(), os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(list.String()), 0o600)
 }
 
-// demoCRD returns the CRD of a kind of a made-up provider.
+// demoCRD returns the CRD of a kind of the demo provider.
 func demoCRD(kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`---

@@ -15,7 +15,7 @@ import (
 const (
 	coreGroup = "cluster.x-k8s.io/v1beta2"
 	poolName  = "pool"
-	// playedAtOnce is the number of Machines that are created concurrently.
+	// playedAtOnce is the number of Machines that playMachine creates concurrently.
 	playedAtOnce = 8
 )
 
@@ -104,8 +104,8 @@ func (p *plant) awaitPoolOf(ctx context.Context, size int, first func()) error {
 	return group.Wait()
 }
 
-// playMachine does the work of Cluster API's controllers for a pool's LibvirtMachine: it creates the Machine, and makes
-// it the owner of the LibvirtMachine.
+// playMachine simulates Cluster API's controllers for a pool's LibvirtMachine: it creates the Machine, and makes it the
+// owner of the LibvirtMachine.
 func (p *plant) playMachine(ctx context.Context, pool, infra *unstructured.Unstructured) error {
 	machine, err := p.create(ctx, `
 apiVersion: %s

@@ -16,8 +16,8 @@ const (
 	machinesOnSlow = 2 * reconcilesAtOnce
 )
 
-// slowHostTrials have machines made on nineteen hosts, first alone, and then while machines are made on a
-// host that is slow too.
+// slowHostTrials create machines on nineteen hosts, first alone, and then while machines are also created on a
+// slow host.
 func slowHostTrials(onRest int) []trial {
 	common := trial{size: onRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
 	alone, slow := common, common

@@ -13,29 +13,29 @@ import (
 	"time"
 )
 
-// usage is what one side took in one run.
+// usage is the time and memory of one side in one run.
 type usage struct {
 	Wall time.Duration
 	// Peak is the memory of the largest process, in MiB.
 	Peak float64
 }
 
-// stopwatch is the argument by which this program runs one command and says what it took.
+// stopwatch is the argument with which this program runs one command and reports its usage.
 //
-// A process starts as a copy of the one that starts it, and its peak counts what the copy had: that of
-// a benchmark that has filled an API server is larger than anything that is measured here.
+// A process starts as a copy of its parent, and its peak includes the memory of the copy. The memory of a
+// benchmark that has filled an API server is larger than that of any measured process.
 const stopwatch = "stopwatch"
 
-// measured is what the stopwatch says.
+// measured is the report of the stopwatch.
 type measured struct {
 	usage
 	Status int
 }
 
-// timeCommand runs a command and writes what it took to the file descriptor 3. It returns the exit
-// status of this process.
+// timeCommand runs a command and writes its usage to the file descriptor 3. It returns the exit status
+// of this process.
 func timeCommand(command []string) int {
-	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // what it is for; whoever started it ends both
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // the parent of this process ends both
 	cmd.Stderr = os.Stderr
 	start := time.Now()
 	err := cmd.Run()
@@ -55,7 +55,7 @@ func timeCommand(command []string) int {
 	return 0
 }
 
-// measure runs commands one after the other and adds up what they took.
+// measure runs commands one after the other and adds up their usage.
 func (c comparison) measure(ctx context.Context, work string, commands [][]string) (usage, error) {
 	var total usage
 	for _, command := range commands {
@@ -72,7 +72,7 @@ func (c comparison) measure(ctx context.Context, work string, commands [][]strin
 	return total, nil
 }
 
-// time runs a command under the stopwatch. It returns what the command wrote to standard error, too.
+// time runs a command under the stopwatch. It also returns the command's standard error.
 func (c comparison) time(ctx context.Context, work string, command []string) (m measured, complaint string, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -21,7 +21,7 @@ type builtPage struct {
 	name     string // its file, from the root of the book
 	ids      map[string]bool
 	links    []string // their targets must exist
-	loaded   []string // what the browser loads with the page
+	loaded   []string // files that the browser loads with the page
 	sections []section
 }
 

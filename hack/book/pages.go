@@ -39,7 +39,7 @@ type page struct {
 // checkRow is a line of the list of checks: ID, severity, title and source.
 var checkRow = regexp.MustCompile(`(?m)^\| \[([^\]]+)\]\([^)]+\) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`)
 
-// entry is a line of the list of pages: title, file and what the page is about.
+// entry is a line of the list of pages: title, file and subject.
 var entry = regexp.MustCompile(`^- \[([^\]]+)\]\(([^)]+)\)(?:: (.*))?$`)
 
 // list returns the pages of the book, in their order.

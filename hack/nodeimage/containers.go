@@ -26,14 +26,14 @@ import (
 
 // container describes the content of a container image.
 type container struct {
-	// files of this machine, by their paths in the image.
+	// files has paths on this machine, by their paths in the image.
 	files map[string]string
 	// entrypoint is the path of the program that starts if the pod names no command.
 	entrypoint string
 }
 
-// The paths of programs that are compiled for an image, in the folder that it is made in: what holds a pod's namespaces,
-// and what holds the address of the API server.
+// The paths of programs that are compiled for an image, in the folder of the build: one keeps a pod's namespaces, and
+// one keeps the address of the API server on a machine.
 const (
 	pause    = "pause"
 	endpoint = "endpoint"
@@ -82,7 +82,7 @@ func packetFilters(tree string) (map[string]string, error) {
 	files := map[string]string{"usr/sbin/nft": filepath.Join(tree, "usr/sbin/nft")}
 	for _, protocol := range []string{"iptables", "ip6tables"} {
 		for _, does := range []string{"", "-save", "-restore"} {
-			files["usr/sbin/"+protocol+does] = filepath.Join(tree, multi) // it does what its name says
+			files["usr/sbin/"+protocol+does] = filepath.Join(tree, multi) // the program's name selects its function
 		}
 	}
 	extensions, err := filepath.Glob(filepath.Join(tree, libraries, "xtables", "*.so"))
@@ -176,7 +176,7 @@ func (b *builder) compilePause(ctx context.Context) error {
 	return err
 }
 
-// compileEndpoint compiles the program that holds the address of the API server.
+// compileEndpoint compiles the program that keeps the address of the API server on a machine.
 func (b *builder) compileEndpoint(ctx context.Context) error {
 	root, err := pinned.FindRoot()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// kernelOptions are those of a node's kernel. All behind panic are for processors that QEMU emulates:
-//   - such a processor has no faults, and mitigations of them cost a third of the time
-//   - the kernel doesn't believe that its clock is the same for all processors, and programs then leave the guest to read it
-//   - the kernel copies and clears memory by instructions that are fast in real processors, and that QEMU emulates byte by
-//     byte. Without them pipes carry five times as much, and a page is provided in half the time
+// kernelOptions are the options of a node's kernel. All after panic are for processors that QEMU emulates:
+//   - such a processor has no vulnerabilities, and mitigations for them cost a third of the time
+//   - the kernel doesn't trust its clock to be the same on all processors, so that reading the time leaves the guest
+//   - the kernel copies and clears memory with instructions that are fast on real processors, but QEMU emulates them
+//     byte by byte. Without them, pipes have five times the throughput, and the kernel provides a page in half the time
 const kernelOptions = "root=LABEL=root rw console=tty0 console=ttyS0 panic=10 " +
 	"mitigations=off tsc=reliable clearcpuid=erms,fsrm,rep_good,smap no5lvl"
 
-// Sizes in bytes: of the whole disk, of what is before the first partition and behind the last, and of the partition
+// Sizes in bytes: of the whole disk, of the space before the first partition and after the last, and of the partition
 // that firmware reads. The rest is the root file system, which cloud-init grows when the node starts.
 const (
 	diskSize = 4 << 30
@@ -25,7 +25,7 @@ const (
 	bootSize = 128 << 20
 )
 
-// writeDisk makes the disk of the tree: a partition that UEFI starts with the kernel, and the root file system.
+// writeDisk writes the tree to a disk: a partition with the kernel that UEFI starts, and the root file system.
 func (b *builder) writeDisk(ctx context.Context) error {
 	boot, err := b.takeKernel()
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *builder) writeDisk(ctx context.Context) error {
 
 const rootSize = diskSize - bootSize - 2*edge
 
-// takeKernel moves what firmware starts from the tree to a folder that is like its partition.
+// takeKernel moves the files that firmware starts from the tree to a folder with the layout of their partition.
 func (b *builder) takeKernel() (string, error) {
 	boot := filepath.Join(b.work, "boot")
 	for _, folder := range []string{"EFI/BOOT", "loader/entries"} {

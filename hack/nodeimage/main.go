@@ -1,6 +1,6 @@
-// Command nodeimage makes a disk image of a Kubernetes node, a qcow2: Debian with cloud-init, containerd, kubelet and
-// kubeadm, and the container images that kubeadm asks for. It needs no container engine. docs/how-to/node-image.md is for its
-// users.
+// Command nodeimage builds a disk image of a Kubernetes node, a qcow2: Debian with cloud-init, containerd, kubelet and
+// kubeadm, and the container images that kubeadm requires. It needs no container engine. docs/how-to/node-image.md is
+// for its users.
 package main
 
 import (
@@ -27,8 +27,8 @@ import (
 // format counts changes of the recipe that its other inputs don't contain.
 const format = "2"
 
-// files are those of a node that come from no package and no module, by their paths there, and the source of a program
-// in a container image.
+// files has the node's files that are in no package and no module, by their paths on the node, and the source of a
+// program in a container image.
 //
 //go:embed all:files endpoint/main.go
 var files embed.FS
@@ -151,7 +151,7 @@ func keyOf(programs map[string]string) (string, error) {
 	fmt.Fprintln(hash, format, suite, packages, kernelOptions)
 	var paths []string
 	for _, path := range programs {
-		paths = append(paths, filepath.Base(filepath.Dir(path))) // it has the key of the program's inputs
+		paths = append(paths, filepath.Base(filepath.Dir(path))) // the folder's name has the key of the program's inputs
 	}
 	slices.Sort(paths)
 	fmt.Fprintln(hash, paths)
@@ -169,7 +169,7 @@ func keyOf(programs map[string]string) (string, error) {
 // command runs a program and returns its output. The error contains the program's error output.
 func command(ctx context.Context, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	// Files have constant times, whenever the image is built.
+	// The times of files don't depend on the time of the build.
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000", "TZ=UTC", "MTOOLS_SKIP_CHECK=1")
 	var stderr strings.Builder
 	c.Stderr = &stderr

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// suite is Debian's, and packages are those of a node in addition to the essential ones.
+// suite is the release of Debian, and packages are a node's packages in addition to the essential ones.
 const suite = "bookworm"
 
 var packages = []string{
@@ -38,7 +38,7 @@ var links = map[string]string{
 
 // builder builds one image.
 type builder struct {
-	// version of Kubernetes.
+	// version is the version of Kubernetes.
 	version string
 	// programs are the paths of programs by their names.
 	programs map[string]string
@@ -100,7 +100,7 @@ func (b *builder) installNode(context.Context) error {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}
-	// Each machine has its own here too: systemd takes an empty file for none. cloud-init sets the name.
+	// Each machine generates its own ID: systemd treats an empty file as a missing one. cloud-init sets the name.
 	return errors.Join(err, b.write("etc/machine-id", nil, 0o444), b.write("etc/hostname", []byte("node\n"), 0o644), os.RemoveAll(filepath.Join(b.tree, "var/lib/dbus/machine-id")), os.MkdirAll(filepath.Join(b.tree, "etc/kubernetes/manifests"), 0o755))
 }
 

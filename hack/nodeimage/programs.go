@@ -8,10 +8,10 @@ import (
 // kubernetes is the name of the module in hack/tools that pins a version.
 func kubernetes(version string) string { return "kubernetes-" + version }
 
-// kubernetesPrograms are those of that module.
+// kubernetesPrograms are the programs of that module.
 var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet"}
 
-// nodePrograms are where a node has programs, by the names of the programs in hack/tools.
+// nodePrograms are the paths of programs on a node, by their names in hack/tools.
 var nodePrograms = map[string]string{
 	"kubeadm":                            "usr/bin/kubeadm",
 	"kubectl":                            "usr/bin/kubectl",
@@ -26,7 +26,7 @@ var nodePrograms = map[string]string{
 	"cni/portmap":                        "opt/cni/bin/portmap",
 }
 
-// programsOf are the names in hack/tools of all programs in the image.
+// programsOf returns the names in hack/tools of all programs in the image.
 func programsOf(version string) []string {
 	var programs []string
 	for _, name := range kubernetesPrograms {

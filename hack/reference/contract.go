@@ -18,8 +18,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// contractTests is the folder of the test for the rules that show only at run time, contractTest is its name, and scene
-// is the page's word for a part of it.
+// contractTests is the folder of the test for the rules that can be checked only at run time, contractTest is its name,
+// and scene is the page's word for a part of it.
 const (
 	contractTests = "provider/internal/testing/world/"
 	contractTest  = "TestRulesOfTheContracts"
@@ -38,8 +38,8 @@ var behaviour = map[string]string{
 	"template-autoscaling": "The template's status has the capacity and the node's architecture.",
 }
 
-// contractPage returns the rules of Cluster API's contracts, with how the provider's release follows each of them, and
-// what shows it. A rule without either is an error.
+// contractPage returns the rules of Cluster API's contracts, with how the provider's release follows each of them and
+// which test or check proves it. A rule without either is an error.
 func contractPage(version string) (string, error) {
 	config, err := release.Load(release.ConfigFile)
 	if err != nil {
@@ -186,7 +186,7 @@ func clusterctlRows(own *release.Release, config *release.Config, source *tree.T
 	for _, check := range catalog.All() {
 		section, ok := strings.CutPrefix(check.Source, "clusterctl provider contract, ")
 		if !ok || check.Run == nil || check.Group == checks.Upgrade {
-			continue // nothing of one release alone
+			continue // it compares two releases
 		}
 		i := slices.IndexFunc(rows, func(row []string) bool { return row[0] == section })
 		if i < 0 {

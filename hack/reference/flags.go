@@ -21,7 +21,7 @@ func flagsPage() (string, error) {
 	cmd := exec.Command("go", "run", "./provider", "--help")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// --help ends the manager with a status that says that it didn't start.
+	// With --help, the manager's exit status reports that it didn't start.
 	var status *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &status) {
 		return "", fmt.Errorf("running the manager: %w", err)

@@ -1,6 +1,6 @@
 // Command reference writes the pages of the reference that are generated from the provider's sources: go run
-// ./hack/reference FOLDER VERSION, at the root of the repository, where VERSION is the one to release. Other pages of
-// the folder stay.
+// ./hack/reference FOLDER VERSION, at the root of the repository, where VERSION is the version to release. Other pages
+// of the folder stay.
 package main
 
 import (
@@ -56,7 +56,7 @@ func table(columns []string, rows [][]string) string {
 	return b.String()
 }
 
-// plain returns a text in which nothing is read as Markdown or HTML.
+// plain escapes a text so that nothing in it is Markdown or HTML.
 func plain(text string) string {
 	return strings.NewReplacer("<", "&lt;", "*", `\*`, "[", `\[`).Replace(text)
 }

@@ -20,11 +20,11 @@ import (
 
 // The files of a running testbed, in its folder.
 const (
-	lockFile    = "lock" // locked as long as it runs; has the process
+	lockFile    = "lock" // locked while the testbed runs; has its process ID
 	logFile     = "log"
-	readyFile   = "ready"   // has what to tell the user
-	failedFile  = "failed"  // says why it won't be ready
-	waitingFile = "waiting" // says what it waits for
+	readyFile   = "ready"   // has the message for the user
+	failedFile  = "failed"  // has the reason why it won't be ready
+	waitingFile = "waiting" // has what it waits for
 	wantedFile  = "wanted"  // has the secondOptions, in the folder of the second management cluster
 )
 
@@ -33,7 +33,7 @@ const secondFolder = "second"
 
 // secondOptions are the options of the second management cluster.
 type secondOptions struct {
-	// Start one.
+	// Start requests a second management cluster.
 	Start bool `json:"-"`
 	// ShareHosts makes it use the hosts from the beginning.
 	ShareHosts bool `json:"shareHosts"`
@@ -97,7 +97,7 @@ func up(second secondOptions) error {
 // start starts a testbed that continues when this process ends, and keeps the lock.
 func start(dir string, lock *os.File) error {
 	defer func() { _ = lock.Close() }()
-	// Removes remains of an earlier testbed, which may have been killed.
+	// Remove the files of an earlier testbed, which may have been killed.
 	for _, left := range []string{readyFile, waitingFile, secondFolder, "repository"} {
 		if err := os.RemoveAll(filepath.Join(dir, left)); err != nil {
 			return err

@@ -1,5 +1,5 @@
-// Command selectors reads PromQL expressions, as a list of strings in JSON, and prints as JSON which metrics each
-// selects and which labels it names: by Prometheus' own parser.
+// Command selectors reads PromQL expressions, as a list of strings in JSON, and prints as JSON the metrics that each
+// selects and the labels that it names. It uses Prometheus' own parser.
 package main
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Expression is what one expression selects.
+// Expression has the metrics and labels of one expression.
 type Expression struct {
 	// Metrics has, for each metric, the labels that its selectors name.
 	Metrics map[string][]string `json:"metrics"`
-	// Grouping are the labels of by, on and the like.
+	// Grouping has the labels of by, on and similar clauses.
 	Grouping []string `json:"grouping"`
 }
 
