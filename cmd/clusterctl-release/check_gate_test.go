@@ -100,7 +100,7 @@ func TestPublishChecksUpgrade(t *testing.T) {
 		t.Fatalf("publish --previous none prints %q", out)
 	}
 	c.run("release", "build", "--version", "v0.1.2", "--output", "next")
-	asked := len(proxy.Requests())
+	requestsBefore := len(proxy.Requests())
 	if _, errs, err := c.tryRun("release", "publish", "next", "--to", githubRepository, "--commit", aCommit); err != nil || !strings.Contains(errs, "v0.1.2 is checked as an upgrade from v0.1.1") {
 		t.Fatalf("publish: %v: %s", err, errs)
 	}
@@ -110,7 +110,7 @@ func TestPublishChecksUpgrade(t *testing.T) {
 	for _, a := range github.Releases()[1].Assets {
 		download := fmt.Sprintf("GET %s/%d", githubserver.StorageHost, a.ID)
 		times := 0
-		for _, r := range proxy.Requests()[asked:] {
+		for _, r := range proxy.Requests()[requestsBefore:] {
 			if r == download {
 				times++
 			}

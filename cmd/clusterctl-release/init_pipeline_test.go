@@ -113,12 +113,12 @@ func TestInitPipeline(t *testing.T) {
 	requireFailure(t, execute(t, "init", "--pipeline", "github"), exitFailed, "clusterctl-release.yaml already exists", "--force")
 	requireFailure(t, execute(t, "init", "--pipeline", "jenkins"), exitUsage, "--pipeline jenkins", "github, gitlab")
 	requireFailure(t, execute(t, "init", "--pipeline", "github", "--output", "-"), exitUsage, "output", "pipeline")
-	if is := listing(t, "."); !reflect.DeepEqual(is, after) {
-		t.Errorf("a refused init changed the tree: %v", is)
+	if got := listing(t, "."); !reflect.DeepEqual(got, after) {
+		t.Errorf("a refused init changed the tree: %v", got)
 	}
 	succeed(t, "init", "--pipeline", "github", "--force")
 	requirePipeline(t, dir, "github")
-	if is := listing(t, ".")["Makefile"]; is != after["Makefile"] {
-		t.Errorf("Makefile is %q", is)
+	if got := listing(t, ".")["Makefile"]; got != after["Makefile"] {
+		t.Errorf("Makefile is %q", got)
 	}
 }

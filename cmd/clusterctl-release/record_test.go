@@ -81,8 +81,8 @@ func TestBuildRecordsSource(t *testing.T) {
 		if got.status != exitFine || strings.Contains(got.stderr, "note: the ") != (note != "") || !strings.Contains(got.stderr, note) {
 			t.Errorf("got the note %q, want %q", got.stderr, note)
 		}
-		if is := record(); is != want {
-			t.Errorf("recorded %q, want %q", is, want)
+		if got := record(); got != want {
+			t.Errorf("recorded %q, want %q", got, want)
 		}
 	}
 	build("the source is not recorded: finding the commit of .: not in a git repository", "")

@@ -119,9 +119,9 @@ func TestTokenFiles(t *testing.T) {
 		t.Errorf("publishing by a deploy token: %v: %s", err, errs)
 	}
 	// A token is valid for one server.
-	asked := len(proxy.Requests())
+	requestsBefore := len(proxy.Requests())
 	_, errs, err := c.tryRun("release", "diff", locations["github-token"], locations["gitlab-token"], "--token-file", "github-token")
-	if err == nil || !strings.Contains(errs, "--token-file is for one server") || len(proxy.Requests()) != asked {
+	if err == nil || !strings.Contains(errs, "--token-file is for one server") || len(proxy.Requests()) != requestsBefore {
 		t.Errorf("two servers with one token: %v: %s", err, errs)
 	}
 }

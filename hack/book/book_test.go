@@ -82,8 +82,8 @@ func TestHeaded(t *testing.T) {
 	}
 }
 
-// built returns the folder and the pages of a book: an index with the given HTML, and a/b.html.
-func built(t *testing.T, text string) (string, []*builtPage) {
+// newBook returns the folder and the pages of a book: an index with the given HTML, and a/b.html.
+func newBook(t *testing.T, text string) (string, []*builtPage) {
 	t.Helper()
 	folder := t.TempDir()
 	for name, content := range map[string]string{
@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 		{"a picture by another scheme", `<img src="//example.com/x.png">`, "loads //example.com/x.png, which needs a network"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			folder, pages := built(t, test.text)
+			folder, pages := newBook(t, test.text)
 			err := check(folder, pages)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got the error %v, want %q", err, test.want)
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestSearchIndex(t *testing.T) {
-	_, pages := built(t, `<h2 id="tls">With <em>TLS</em> <a class="anchor" href="#tls">#</a></h2><table><tr><td>a<code>b</code></td><td>c</td></tr></table><footer>Next</footer>`)
+	_, pages := newBook(t, `<h2 id="tls">With <em>TLS</em> <a class="anchor" href="#tls">#</a></h2><table><tr><td>a<code>b</code></td><td>c</td></tr></table><footer>Next</footer>`)
 	want := `globalThis.bookIndex = [{"url":"a/b.html","title":"B","heading":"","text":""},` +
 		`{"url":"index.html","title":"The book","heading":"","text":"First words"},` +
 		`{"url":"index.html#tls","title":"The book","heading":"With TLS","text":"ab c"}];` + "\n"

@@ -164,10 +164,10 @@ func TestNoCRDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := move.Discover(t.Context(), world, s.space).Plan()
-	said := slices.ContainsFunc(plan.Problems, func(p move.Problem) bool {
+	reported := slices.ContainsFunc(plan.Problems, func(p move.Problem) bool {
 		return strings.Contains(p.Message, `resources: ["customresourcedefinitions"]`)
 	})
-	if !plan.Incomplete || !said || len(plan.Assumptions) == 0 || plan.Created() == 0 {
+	if !plan.Incomplete || !reported || len(plan.Assumptions) == 0 || plan.Created() == 0 {
 		t.Errorf("incomplete %v, problems %v, assumptions %v, created %d", plan.Incomplete, plan.Problems, plan.Assumptions, plan.Created())
 	}
 }

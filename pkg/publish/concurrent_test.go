@@ -92,8 +92,8 @@ func TestTenPublishersOfSameBytes(t *testing.T) {
 			t.Errorf("publisher %d: %s", i, out)
 		}
 	}
-	if left := hidden(tree(t, root)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+	if left := leftovers(tree(t, root)); len(left) > 0 {
+		t.Errorf("leftover files: %v", left)
 	}
 }
 
@@ -148,8 +148,8 @@ func TestTenPublishersReplaceEachOther(t *testing.T) {
 				t.Errorf("%s %d: %s", kind, i, out)
 			}
 		}
-		if left := hidden(tree(t, root)); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
+		if left := leftovers(tree(t, root)); len(left) > 0 {
+			t.Errorf("leftover files: %v", left)
 		}
 		if _, err := release.Read(root); err != nil {
 			t.Error(err)
@@ -257,8 +257,8 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	if err := <-published; err != nil {
 		t.Errorf("after the holder died: %v", err)
 	}
-	if left := hidden(tree(t, root)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+	if left := leftovers(tree(t, root)); len(left) > 0 {
+		t.Errorf("leftover files: %v", left)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestEditProviders(t *testing.T) {
 		{"wrong, wide characters before", "providers: [{name: libvirt, type: InfrastructureProvider, ü: 'ü€😀', url: x}]", "providers: [{name: libvirt, type: InfrastructureProvider, ü: 'ü€😀', url: \"" + libvirtEntry.URL + "\"}]"},
 		{"no URL", "providers:\n- name: libvirt\n  type: InfrastructureProvider\n", ""},
 		{"same name, another type", "providers:\n- name: libvirt\n  url: x\n  type: AddonProvider\n", "providers:\n- name: libvirt\n  url: x\n  type: AddonProvider\n" + libvirtBlock},
-		{"there twice", ours("x")[:len(ours("x"))-len("images: {}\n")] + "- {name: libvirt, url: y, type: InfrastructureProvider}\n", ours(`"` + libvirtEntry.URL + `"`)[:len(ours(`"`+libvirtEntry.URL+`"`))-len("images: {}\n")] + `- {name: libvirt, url: "` + libvirtEntry.URL + `", type: InfrastructureProvider}` + "\n"},
+		{"a provider twice", ours("x")[:len(ours("x"))-len("images: {}\n")] + "- {name: libvirt, url: y, type: InfrastructureProvider}\n", ours(`"` + libvirtEntry.URL + `"`)[:len(ours(`"`+libvirtEntry.URL+`"`))-len("images: {}\n")] + `- {name: libvirt, url: "` + libvirtEntry.URL + `", type: InfrastructureProvider}` + "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, changed, err := editProviders(configFile, []byte(test.text), []providerEntry{libvirtEntry})

@@ -168,7 +168,7 @@ func TestReplaceWithoutExchangeRestores(t *testing.T) {
 	if d := fresh.Differences(mustRead(t, root, fresh)); len(d) > 0 {
 		t.Errorf("not replaced: %v", d)
 	}
-	if left := hidden(tree(t, root)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+	if left := leftovers(tree(t, root)); len(left) > 0 {
+		t.Errorf("leftover files: %v", left)
 	}
 }

@@ -220,8 +220,8 @@ func (s scenario) finished(t *testing.T, root string) ([]operation, map[string]s
 		t.Fatal(err)
 	}
 	want := tree(t, root)
-	if left := hidden(want); len(left) > 0 {
-		t.Fatalf("left behind: %v", left)
+	if left := leftovers(want); len(left) > 0 {
+		t.Fatalf("leftover files: %v", left)
 	}
 	if err := os.RemoveAll(root); err != nil {
 		t.Fatal(err)
@@ -271,8 +271,8 @@ func (s scenario) failed(t *testing.T, root string, number int, onwards bool, fa
 	}
 	if !onwards {
 		after := tree(t, above)
-		if left := hidden(after); len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != lockFile {
-			return fmt.Errorf("left behind %v", left)
+		if left := leftovers(after); len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != lockFile {
+			return fmt.Errorf("leftover files %v", left)
 		}
 		if s.checkRelease(t.Context(), root, s.release) != nil && !sameExceptLock(before, after) {
 			return fmt.Errorf("not published, but the folder changed from %v to %v", before, after)

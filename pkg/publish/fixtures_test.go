@@ -105,8 +105,8 @@ func tree(t testing.TB, root string) map[string]string {
 	return found
 }
 
-// hidden returns the paths of lock files and temporary files in a tree.
-func hidden(paths map[string]string) []string {
+// leftovers returns the paths of lock files and temporary files in a tree.
+func leftovers(paths map[string]string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(paths)), func(path string) bool {
 		return !strings.Contains(path, ".clusterctl-release")
 	})

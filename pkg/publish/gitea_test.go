@@ -25,7 +25,7 @@ const (
 
 // giteaWorld is a Gitea with an observer, and the processes that publish to it.
 type giteaWorld struct {
-	witness
+	observer
 
 	clock  *wire.Clock
 	server *giteaserver.Server

@@ -69,9 +69,9 @@ to use it:
 	if err := w.complete(); err != nil {
 		t.Error(err)
 	}
-	there := w.server.Releases()[0]
-	if there.Body != "What is new\n" || there.Name != "v0.1.0" || there.Prerelease || w.server.Latest() != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
-		t.Errorf("published %+v, latest %s, commit %s", there, w.server.Latest(), w.server.Commit("v0.1.0"))
+	created := w.server.Releases()[0]
+	if created.Body != "What is new\n" || created.Name != "v0.1.0" || created.Prerelease || w.server.Latest() != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
+		t.Errorf("published %+v, latest %s, commit %s", created, w.server.Latest(), w.server.Commit("v0.1.0"))
 	}
 	// Publishing again changes nothing.
 	n, opts = w.process(nil)
@@ -247,7 +247,7 @@ func TestGitHubErrors(t *testing.T) {
 		"tag elsewhere":     {func(w *githubWorld, _ *Options) { w.server.Tag("v0.1.0", strings.Repeat("b", 40)) }, r, "is of the commit bbb"},
 		"names and sizes":   {nil, odd, `GitHub changes the name "a b.txt"`},
 		"an empty file":     {nil, odd, "empty.txt is empty"},
-		"half a release": {func(w *githubWorld, _ *Options) {
+		"an incomplete release": {func(w *githubWorld, _ *Options) {
 			w.server.Add(githubserver.Release{Tag: "v0.1.0", Assets: []*githubserver.Asset{{Name: "metadata.yaml", Data: []byte(metadata)}}})
 		}, r, "infrastructure-components.yaml is only in the new one"},
 	} {

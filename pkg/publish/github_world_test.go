@@ -27,7 +27,7 @@ const (
 
 // githubWorld is a GitHub with an observer, and the processes that publish to it.
 type githubWorld struct {
-	witness
+	observer
 
 	clock  *wire.Clock
 	server *githubserver.Server
@@ -133,7 +133,7 @@ func (w *githubWorld) complete() error {
 	}
 	for version := range w.want {
 		if counts[version] != 1 {
-			problems = append(problems, fmt.Errorf("there are %d releases of %s", counts[version], version))
+			problems = append(problems, fmt.Errorf("got %d releases of %s", counts[version], version))
 		}
 	}
 	w.observe()

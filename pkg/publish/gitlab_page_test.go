@@ -108,7 +108,7 @@ func TestGitLabExistingRelease(t *testing.T) {
 		added  int
 	}{
 		"of a pipeline":   {links: []gitlabserver.Link{other}, added: 5},
-		"begun":           {links: []gitlabserver.Link{other, link("metadata.yaml"), link("SHA256SUMS")}, added: 3},
+		"incomplete":      {links: []gitlabserver.Link{other, link("metadata.yaml"), link("SHA256SUMS")}, added: 3},
 		"another URL":     {links: []gitlabserver.Link{{Name: "metadata.yaml", URL: "https://example.com/metadata.yaml"}}, want: "has a link metadata.yaml to https://example.com/metadata.yaml"},
 		"another commit":  {commit: strings.Repeat("b", 40), want: "is of the commit bbb"},
 		"another's names": {links: []gitlabserver.Link{{Name: "the metadata", URL: gitlabURL + "/v0.1.0/metadata.yaml"}}, added: 4},
@@ -122,18 +122,18 @@ func TestGitLabExistingRelease(t *testing.T) {
 			}
 			w.server.AddRelease(gitlabserver.Release{Tag: "v0.1.0", Name: "The first", Description: "Words of ours", Links: test.links}, commit)
 			result, n, err := w.publishWithRelease(t, nil, nil, w.want)
-			there := w.server.Releases()[0]
+			existing := w.server.Releases()[0]
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) || len(changesOf(n)) > 0 {
 					t.Errorf("got %v and the changes %v, want %q without changes", err, changesOf(n), test.want)
 				}
 				return
 			}
-			if err != nil || result.Pages[0].Action != Update || len(there.Links) != len(test.links)+test.added || there.Description != "Words of ours" {
-				t.Errorf("%v, %v: %+v", err, result, there)
+			if err != nil || result.Pages[0].Action != Update || len(existing.Links) != len(test.links)+test.added || existing.Description != "Words of ours" {
+				t.Errorf("%v, %v: %+v", err, result, existing)
 			}
-			if diff := cmp.Diff(len(test.links), countLinks(there.Links, test.links)); diff != "" {
-				t.Errorf("existing links were removed, left are %+v", there.Links)
+			if diff := cmp.Diff(len(test.links), countLinks(existing.Links, test.links)); diff != "" {
+				t.Errorf("existing links were removed, left are %+v", existing.Links)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ const (
 
 // gitlabWorld is a GitLab with an observer, and the processes that publish to it.
 type gitlabWorld struct {
-	witness
+	observer
 
 	clock  *wire.Clock
 	server *gitlabserver.Server
@@ -182,10 +182,10 @@ func TestGitLabErrors(t *testing.T) {
 		"wrong token":     {func(w *gitlabWorld, _ *Options) { w.server.Token = "other" }, "not accepted"},
 		"read-only token": {func(w *gitlabWorld, _ *Options) { w.server.Token, w.server.ReadToken = "other", gitlabSecret }, "role of a developer"},
 		"no such project": {func(w *gitlabWorld, _ *Options) { w.server.Project = "acme/other" }, "there is no such project"},
-		"begun by another": {func(w *gitlabWorld, _ *Options) {
+		"another upload": {func(w *gitlabWorld, _ *Options) {
 			w.server.Put("capl", "v0.1.0", "default", store.ChecksumsFile, []byte("other"))
 		}, "another publisher is at work, or was ended"},
-		"half a package": {func(w *gitlabWorld, _ *Options) {
+		"an incomplete package": {func(w *gitlabWorld, _ *Options) {
 			w.server.Put("capl", "v0.1.0", "default", release.MetadataFile, []byte(metadata))
 		}, "infrastructure-components.yaml is only in the new one"},
 		"a hidden package": {func(w *gitlabWorld, _ *Options) {

@@ -45,7 +45,7 @@ func TestHTTPS(t *testing.T) {
 			continue
 		}
 		for _, f := range v.Releases[0].Files {
-			if there, _ := want.release.File(f.Name); string(there.Data) != string(f.Data) {
+			if file, _ := want.release.File(f.Name); string(file.Data) != string(f.Data) {
 				t.Errorf("%s: read other bytes for %s", version, f.Name)
 			}
 		}

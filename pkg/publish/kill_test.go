@@ -132,7 +132,7 @@ func (s scenario) killed(t *testing.T, name, root, kill string) {
 	if err := s.checkComplete(t.Context(), root); err != nil {
 		t.Errorf("killed at %s: after the re-run: %v", kill, err)
 	}
-	if left := hidden(tree(t, root)); len(left) > 0 {
-		t.Errorf("killed at %s: the re-run left behind %v", kill, left)
+	if left := leftovers(tree(t, root)); len(left) > 0 {
+		t.Errorf("killed at %s: leftover files %v after the re-run", kill, left)
 	}
 }

@@ -26,8 +26,8 @@ func TestPublishAndReadBack(t *testing.T) {
 			if d := r.Differences(mustRead(t, root, r)); len(d) > 0 {
 				t.Errorf("published with other bytes: %v", d)
 			}
-			if left := hidden(tree(t, root)); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+			if left := leftovers(tree(t, root)); len(left) > 0 {
+				t.Errorf("leftover files: %v", left)
 			}
 			got, err := open(t, root, Options{}).Fetch(t.Context(), libvirt, "latest")
 			if err != nil {
@@ -299,8 +299,8 @@ func TestPublishStopsWhenCanceled(t *testing.T) {
 			t.Fatalf("stopped at %d: %v", stopAt, err)
 		}
 		found := tree(t, root)
-		if left := hidden(found); len(left) > 0 {
-			t.Fatalf("stopped at %d: left behind %v", stopAt, left)
+		if left := leftovers(found); len(left) > 0 {
+			t.Fatalf("stopped at %d: leftover files %v", stopAt, left)
 		}
 		if _, ok := found["infrastructure-libvirt"]; ok {
 			mustRead(t, root, r)
@@ -308,7 +308,7 @@ func TestPublishStopsWhenCanceled(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if len(found) > 0 {
-			t.Fatalf("stopped at %d: left behind %v", stopAt, found)
+			t.Fatalf("stopped at %d: leftover files %v", stopAt, found)
 		}
 	}
 }
@@ -354,7 +354,7 @@ func TestWriteFolder(t *testing.T) {
 		}
 	}
 	found := tree(t, out)
-	if _, ok := found[configFile]; ok || len(hidden(found)) > 0 {
+	if _, ok := found[configFile]; ok || len(leftovers(found)) > 0 {
 		t.Errorf("got more files than those of the release: %v", found)
 	}
 }

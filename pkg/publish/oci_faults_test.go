@@ -36,7 +36,7 @@ const (
 
 // ociWorld is a repository of a real registry with an observer, and the processes that publish to it.
 type ociWorld struct {
-	witness
+	observer
 
 	t       testing.TB
 	clock   *wire.Clock
@@ -114,8 +114,8 @@ func (w *ociWorld) observe() {
 	if w.want == nil {
 		return
 	}
-	body, there := w.get(http.MethodGet, "manifests/"+w.version)
-	if !there {
+	body, exists := w.get(http.MethodGet, "manifests/"+w.version)
+	if !exists {
 		return
 	}
 	var m ocispec.Manifest
@@ -133,7 +133,7 @@ func (w *ociWorld) observe() {
 		problems = append(problems, "the tag had other files (-want +got):\n"+diff)
 	}
 	for blob := range blobs {
-		if _, there := w.get(http.MethodHead, "blobs/"+blob); !there {
+		if _, exists := w.get(http.MethodHead, "blobs/"+blob); !exists {
 			problems = append(problems, "the tag had files that are missing")
 		}
 	}
@@ -278,8 +278,8 @@ func TestOCIImmutableTags(t *testing.T) {
 
 // public returns the digests of the files that the operator's users get for a version.
 func (w *ociWorld) public(version string) (map[string]string, bool) {
-	body, there := w.get(http.MethodGet, "manifests/"+version)
-	if !there {
+	body, exists := w.get(http.MethodGet, "manifests/"+version)
+	if !exists {
 		return nil, false
 	}
 	var m ocispec.Manifest

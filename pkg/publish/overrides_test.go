@@ -121,7 +121,7 @@ func TestPublishOverrides(t *testing.T) {
 			}
 			mustRead(t, want, someRelease(libvirt, "v0.1.0", ""))
 			found := tree(t, want)
-			if left := hidden(found); len(left) > 0 || found[configFile] != "" {
+			if left := leftovers(found); len(left) > 0 || found[configFile] != "" {
 				t.Errorf("got more files than those of the release: %v", found)
 			}
 		})

@@ -88,10 +88,10 @@ func TestVerify(t *testing.T) {
 			w := newGitHubWorld(t)
 			w.published(t, func(o *Options) { o.SignKey = test.sign }, someLabelled("v0.1.0"))
 			if test.change != nil {
-				there := *w.server.Releases()[0]
+				published := *w.server.Releases()[0]
 				w = newGitHubWorld(t)
-				there.Assets = test.change(there.Assets)
-				w.server.Add(there)
+				published.Assets = test.change(published.Assets)
+				w.server.Add(published)
 			}
 			_, opts := w.process(nil)
 			v, err := Verify(t.Context(), githubURL+"/releases/v0.1.0/infrastructure-components.yaml", test.verify, opts)

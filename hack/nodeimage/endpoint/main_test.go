@@ -12,13 +12,13 @@ import (
 
 // TestConfiguration checks that keepalived's configuration has the address, the interface and the number of the router.
 func TestConfiguration(t *testing.T) {
-	for address, wants := range map[string][]string{
+	for address, texts := range map[string][]string{
 		"10.90.0.200": {"interface eth0\n", "virtual_router_id 200\n", "    10.90.0.200/32\n"},
 		"10.90.0.0":   {"virtual_router_id 1\n"}, // 0 isn't a valid number of a router
 		"fd00::7":     {"virtual_router_id 7\n", "    fd00::7/128\n"},
 	} {
 		got := configuration(netip.MustParseAddr(address), "eth0")
-		for _, want := range wants {
+		for _, want := range texts {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: %q isn't in\n%s", address, want, got)
 			}

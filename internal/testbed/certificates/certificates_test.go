@@ -49,8 +49,8 @@ func newIssuer(spec map[string]any) *unstructured.Unstructured {
 }
 
 var (
-	asked      = map[string]any{"secretName": "tls", "dnsNames": []any{"webhook.system.svc"}, "issuerRef": map[string]any{"name": "issuer"}}
-	selfSigned = map[string]any{"selfSigned": map[string]any{}}
+	requestedSpec = map[string]any{"secretName": "tls", "dnsNames": []any{"webhook.system.svc"}, "issuerRef": map[string]any{"name": "issuer"}}
+	selfSigned    = map[string]any{"selfSigned": map[string]any{}}
 )
 
 // TestIssue checks that a Certificate gets one Secret with a certificate for its names, or a condition with the
@@ -61,9 +61,9 @@ func TestIssue(t *testing.T) {
 		objects []client.Object
 		message string
 	}{
-		{"complete", []client.Object{newCertificate(asked), newIssuer(selfSigned)}, ""},
-		{"no issuer", []client.Object{newCertificate(asked)}, `there is no Issuer "issuer"`},
-		{"another issuer", []client.Object{newCertificate(asked), newIssuer(map[string]any{"acme": map[string]any{}})}, "isn't selfSigned"},
+		{"complete", []client.Object{newCertificate(requestedSpec), newIssuer(selfSigned)}, ""},
+		{"no issuer", []client.Object{newCertificate(requestedSpec)}, `there is no Issuer "issuer"`},
+		{"another issuer", []client.Object{newCertificate(requestedSpec), newIssuer(map[string]any{"acme": map[string]any{}})}, "isn't selfSigned"},
 		{"no secret", []client.Object{newCertificate(map[string]any{}), newIssuer(selfSigned)}, "spec.secretName is empty"},
 	}
 	for _, test := range tests {
@@ -140,7 +140,7 @@ func TestInject(t *testing.T) {
 			objects          []client.Object
 			injected, wanted bool
 		}{
-			{"asked for", "system/serving", []client.Object{secret}, true, true},
+			{"requested", "system/serving", []client.Object{secret}, true, true},
 			{"another's", "system/other", []client.Object{secret}, false, false},
 			{"no annotation", "", []client.Object{secret}, false, false},
 			{"no Secret so far", "system/serving", nil, false, true},

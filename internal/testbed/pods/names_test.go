@@ -44,9 +44,9 @@ func TestNames(t *testing.T) {
 		_, err := n.Reconcile(ctx, ctrl.Request{})
 		g.Expect(err).ToNot(HaveOccurred())
 	}
-	first, gone := newRoot(), newRoot()
+	first, deletedRoot := newRoot(), newRoot()
 	g.Expect(read(first)).To(Equal("127.0.0.1 localhost\n"))
-	g.Expect(os.RemoveAll(gone)).To(Succeed())
+	g.Expect(os.RemoveAll(deletedRoot)).To(Succeed())
 	reconcile()
 	const one = "127.0.0.1 localhost\n10.88.0.2 webhook.system.svc webhook.system.svc.cluster.local\n"
 	const both = one + "10.88.0.3 webhook.system.svc webhook.system.svc.cluster.local\n"

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// witness records problems while processes publish to a test server.
-type witness struct {
+// observer records problems while processes publish to a test server.
+type observer struct {
 	mu       sync.Mutex
 	seen     int // how often something was public
 	problems []string
@@ -23,23 +23,23 @@ type witness struct {
 }
 
 // report is for Options.Progress and Options.Report.
-func (w *witness) report(line string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reports = append(w.reports, line)
+func (o *observer) report(line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reports = append(o.reports, line)
 }
 
 // saw records that a version was public, and its problems.
-func (w *witness) saw(problems ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen++
-	w.problems = append(w.problems, problems...)
+func (o *observer) saw(problems ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen++
+	o.problems = append(o.problems, problems...)
 }
 
 // publish publishes in a separate process. It records requests with leaked secrets, texts with
 // secrets, and endless loops.
-func (w *witness) publish(ctx context.Context, place string, secrets []string, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
+func (o *observer) publish(ctx context.Context, place string, secrets []string, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.Kill = cancel
@@ -48,12 +48,12 @@ func (w *witness) publish(ctx context.Context, place string, secrets []string, n
 		return nil, err
 	}
 	result, err := p.Publish(ctx, releases)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, leak := range n.Leaks() {
-		w.problems = append(w.problems, "the token leaked to "+leak)
+		o.problems = append(o.problems, "the token leaked to "+leak)
 	}
-	texts := slices.Concat(w.reports, n.Requests())
+	texts := slices.Concat(o.reports, n.Requests())
 	for _, e := range unwrapAll(err) {
 		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
 	}
@@ -62,21 +62,21 @@ func (w *witness) publish(ctx context.Context, place string, secrets []string, n
 	}
 	for _, text := range texts {
 		if slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) }) {
-			w.problems = append(w.problems, "the token is in the text: "+text)
+			o.problems = append(o.problems, "the token is in the text: "+text)
 		}
 	}
 	if len(n.Requests()) >= 5000 {
-		w.problems = append(w.problems, "endless loop: 5000 requests")
+		o.problems = append(o.problems, "endless loop: 5000 requests")
 	}
 	return result, err
 }
 
 // violations returns the recorded problems as one error.
-func (w *witness) violations() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (o *observer) violations() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var problems []error
-	for _, p := range w.problems {
+	for _, p := range o.problems {
 		problems = append(problems, errors.New(p))
 	}
 	return errors.Join(problems...)
