@@ -237,7 +237,7 @@ func TestStatement(t *testing.T) {
 			}
 			var p slsa.Provenance
 			if err := protojson.Unmarshal(must[[]byte](t)(protojson.Marshal(s.Predicate)), &p); err != nil || p.Validate() != nil {
-				t.Fatalf("%v, %v", err, p.Validate())
+				t.Fatalf("the predicate: %v, %v", err, p.Validate())
 			}
 			commit := p.BuildDefinition.ResolvedDependencies[0]
 			if commit.Uri != test.uri || commit.Digest["gitCommit"] != someCommit || p.RunDetails.Builder.Version["clusterctl-release"] != test.source.Tool {

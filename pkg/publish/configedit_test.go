@@ -160,7 +160,7 @@ func TestPublishRefusesLinkedConfig(t *testing.T) {
 	}
 	_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")})
 	if err == nil || !strings.Contains(err.Error(), "is a link") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about the link", err)
 	}
 }
 

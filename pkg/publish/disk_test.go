@@ -159,7 +159,7 @@ func TestReplaceWithoutExchangeRestores(t *testing.T) {
 	}})}
 	_, err := open(t, root, opts).Publish(t.Context(), []*release.Release{fresh})
 	if !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want EIO", err)
 	}
 	if d := old.Differences(mustRead(t, root, old)); len(d) > 0 {
 		t.Errorf("the old version was not restored: %v", d)

@@ -105,7 +105,7 @@ func TestGitea(t *testing.T) {
 	n, opts := w.process(nil)
 	result, err := w.do(t.Context(), n, opts, w.want)
 	if err != nil || !strings.Contains(result.String(), "clusterctl reads nothing from Gitea") || strings.Contains(result.String(), "clusterctl init") {
-		t.Fatalf("%v, %v", err, result)
+		t.Fatalf("publishing: %v, %v", err, result)
 	}
 	if err := w.complete(); err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func TestGitea(t *testing.T) {
 		giteaURL + "/v0.1.0": "is more than a repository",
 	} {
 		if _, err := Open(text, Options{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: want %q, got %v", text, want, err)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 	if _, err := open(t, giteaURL, opts).Publish(t.Context(), []*release.Release{w.want}); err == nil || !strings.Contains(err.Error(), "set GITEA_TOKEN") {

@@ -89,7 +89,7 @@ func TestGitHubPrepared(t *testing.T) {
 				t.Fatalf("the plan is %v, %v; want one with %q", plan, err, test.detail)
 			}
 			if result, err := w.do(t.Context(), n, opts, r); err != nil || len(result.Warnings) > 0 || result.Releases[0].Action != Create {
-				t.Fatalf("%v, %v", err, result)
+				t.Fatalf("publishing: %v, %v", err, result)
 			}
 			releases := w.server.Releases()
 			if len(releases) != 1 || releases[0].Draft != test.draft || releases[0].Name != test.title || releases[0].Body != test.body || releases[0].Tag != "v0.1.0" {
@@ -145,7 +145,7 @@ func TestGitHubPreparedRefused(t *testing.T) {
 			before := w.server.Releases()
 			n, opts := w.process(nil)
 			if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "")); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want %q, got %v", test.want, err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if diff := cmp.Diff(before, w.server.Releases()); diff != "" || len(changesOf(n)) > 0 {
 				t.Errorf("something was changed (-before +after):\n%s", diff)
@@ -251,7 +251,7 @@ func TestGitHubReplaceRefused(t *testing.T) {
 	})
 	err := replace(n, opts)
 	if err == nil || !strings.Contains(err.Error(), "the release that was there is public again") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that reports the restored release", err)
 	}
 	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) || len(w.server.Releases()) != 1 {
 		t.Errorf("the files are %v, in %d releases", slices.Sorted(maps.Keys(after)), len(w.server.Releases()))
@@ -386,7 +386,7 @@ func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 		inner.ServeHTTP(out, r)
 	})
 	if err := replace(n, opts); err == nil || !strings.Contains(err.Error(), "is public again") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that reports the restored release", err)
 	}
 	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) {
 		t.Errorf("the files are %v", slices.Sorted(maps.Keys(after)))
@@ -400,7 +400,7 @@ func TestGitHubPreparedNotReplaced(t *testing.T) {
 	n, opts := w.process(nil)
 	opts.Replace = true
 	if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "")); err == nil || !strings.Contains(err.Error(), "has files of another build of v0.1.0-rc.0") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about files of another build", err)
 	}
 	if len(changesOf(n)) > 0 {
 		t.Errorf("something was changed: %v", changesOf(n))

@@ -161,7 +161,7 @@ func TestGitHubConflictAndReplace(t *testing.T) {
 		}
 		w.expect(r)
 		if err != nil || result.Releases[0].Action != Replace {
-			t.Errorf("%s: %v, %v", test.version, result, err)
+			t.Errorf("replacing %s: %v, %v", test.version, result, err)
 		}
 	}
 	if err := w.complete(); err != nil {
@@ -308,7 +308,7 @@ func TestGitHubRead(t *testing.T) {
 	} {
 		releases, err := Read(t.Context(), location, opts)
 		if err != nil || len(releases) != 1 {
-			t.Errorf("%s: %v, %v", location, releases, err)
+			t.Errorf("Read(%q) = %v, %v", location, releases, err)
 			continue
 		}
 		if want := someLabelled(version); releases[0].String() != want.String() || len(want.Differences(releases[0])) > 0 {
@@ -349,7 +349,7 @@ func TestParseChecksums(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	sums, err := store.ParseChecksums((&store.Version{Files: r.Files}).Checksums().Data)
 	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != store.Digest([]byte(metadata)) {
-		t.Errorf("%v, %v", sums, err)
+		t.Errorf("ParseChecksums = %v, %v", sums, err)
 	}
 	sum := strings.Repeat("a", 64)
 	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is there twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {

@@ -130,7 +130,7 @@ func TestGitLabExistingRelease(t *testing.T) {
 				return
 			}
 			if err != nil || result.Pages[0].Action != Update || len(existing.Links) != len(test.links)+test.added || existing.Description != "Words of ours" {
-				t.Errorf("%v, %v: %+v", err, result, existing)
+				t.Errorf("publishing: %v, %v; the release is %+v", err, result, existing)
 			}
 			if diff := cmp.Diff(len(test.links), countLinks(existing.Links, test.links)); diff != "" {
 				t.Errorf("existing links were removed, left are %+v", existing.Links)
@@ -250,7 +250,7 @@ func TestGitLabDeployToken(t *testing.T) {
 	for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0"} {
 		releases, err := Read(t.Context(), location, opts)
 		if err != nil || len(releases) != 1 || len(w.want.Differences(releases[0])) > 0 {
-			t.Errorf("%s: %v, %v", location, releases, err)
+			t.Errorf("Read(%q) = %v, %v", location, releases, err)
 		}
 	}
 	files := w.server.Public("capl", "v0.1.0")
@@ -265,7 +265,7 @@ func TestGitLabDeployToken(t *testing.T) {
 		func() error { _, err := w.do(t.Context(), n, opts, w.want); return err },
 	} {
 		if err := fails(); err == nil || !strings.Contains(err.Error(), "a deploy token sends and reads files") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want an error about the deploy token", err)
 		}
 	}
 	if _, err := Read(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
@@ -305,7 +305,7 @@ func TestGitLabReleaseAnswers(t *testing.T) {
 				})
 			}, w.want)
 			if test.want == "" && (err != nil || len(w.server.Releases()) != 1) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("%v, %v", result, err)
+				t.Errorf("got %v, %v; want the error %q", result, err, test.want)
 			}
 			if test.want != "" && answered > test.most {
 				t.Errorf("the server answered %d requests", answered)

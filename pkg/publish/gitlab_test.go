@@ -166,7 +166,7 @@ func TestGitLabPublish(t *testing.T) {
 		opts.TokenFile = ""
 		for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0", gitlabURL + "/latest"} {
 			if releases, err := Read(t.Context(), location, opts); err != nil || len(releases) != 1 || releases[0].Version != "v0.1.0" || len(releases[0].Files) != 3 {
-				t.Errorf("%s: %v, %v", location, releases, err)
+				t.Errorf("Read(%q) = %v, %v", location, releases, err)
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func TestGitLabPartlyStoredUpload(t *testing.T) {
 	w.want, w.server.Keep = someRelease(libvirt, "v0.1.0", ""), true
 	n, opts = w.process(once())
 	if _, err := w.do(t.Context(), n, opts, w.want); err == nil || !strings.Contains(err.Error(), "can't be removed") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about the file that can't be removed", err)
 	}
 	if err := w.violations(); err != nil {
 		t.Error(err)
@@ -317,7 +317,7 @@ func TestGitLabReplaceRefused(t *testing.T) {
 	})
 	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "new"))
 	if err == nil || !strings.Contains(err.Error(), "the version that was there is public again") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that reports the restored version", err)
 	}
 	w.want = old
 	if err := w.complete(); err != nil {

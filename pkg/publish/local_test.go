@@ -188,7 +188,7 @@ func TestPublishRefusesWhatClusterctlCannotUse(t *testing.T) {
 			root := filepath.Join(t.TempDir(), "repo")
 			_, err := open(t, root, Options{}).Publish(t.Context(), test.releases)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want %q, got %v", test.want, err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if found := tree(t, root); len(found) > 0 {
 				t.Errorf("something was written: %v", found)
@@ -228,7 +228,7 @@ func TestPublishRefusesPlaces(t *testing.T) {
 		t.Run(root, func(t *testing.T) {
 			_, err := open(t, filepath.Join(dir, root), Options{}).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")})
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want %q, got %v", want, err)
+				t.Errorf("got %v, want %q", err, want)
 			}
 			sameTree(t, before, tree(t, dir))
 		})
@@ -377,7 +377,7 @@ func TestOpenLooksLikeServer(t *testing.T) {
 	} {
 		_, err := Open(text, Options{})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: want %q, got %v", text, want, err)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 }

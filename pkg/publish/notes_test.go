@@ -57,7 +57,7 @@ func TestGitHubNotes(t *testing.T) {
 		result := w.published(t, nil, releaseWithVariable(step.version))
 		got := w.body(t, step.version)
 		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the tag v0.0.9") {
-			t.Errorf("%s: %v", step.version, result.Warnings)
+			t.Errorf("%s: got the warnings %v, want one about the tag v0.0.9", step.version, result.Warnings)
 		}
 		if step.before == "" {
 			if got != "" || !strings.Contains(strings.Join(w.reports, "\n"), "v0.1.0 has no notes: there is no release of these providers before it") {
@@ -173,7 +173,7 @@ func TestGitHubNotesSize(t *testing.T) {
 	n, opts := w.process(nil)
 	opts.Notes = strings.Repeat("é", maxNotes)
 	if _, err := w.do(t.Context(), n, opts, releaseWithVariable("v0.3.0")); err == nil || !strings.Contains(err.Error(), "the notes have 125000 characters") || len(n.Requests()) > 0 {
-		t.Errorf("%v, %v", err, n.Requests())
+		t.Errorf("got %v after the requests %v, want an error without requests", err, n.Requests())
 	}
 }
 

@@ -147,7 +147,7 @@ func TestOCI(t *testing.T) {
 	both := []*release.Release{someLabelled("v0.1.0"), second}
 	plan, err := open(t, place, quick).Plan(t.Context(), both)
 	if err != nil || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") || strings.Contains(plan.String(), "only in") {
-		t.Fatalf("%v, %v", plan, err)
+		t.Fatalf("Plan = %v, %v", plan, err)
 	}
 	result := publish(t, place, quick, both...)
 	if text := result.String(); !strings.Contains(text, "fetchConfig: {oci: \"http://"+host+"/acme/capl\"}") || strings.Contains(text, "warning") {

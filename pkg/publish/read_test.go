@@ -98,7 +98,7 @@ func TestReadBackErrorOfOtherBytes(t *testing.T) {
 	_, err := open(t, root, Options{disk: meddling}).Publish(t.Context(), []*release.Release{r})
 	var readBack *ReadBackError
 	if !errors.As(err, &readBack) || readBack.File != release.MetadataFile || !strings.Contains(err.Error(), "other bytes") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a ReadBackError for metadata.yaml", err)
 	}
 }
 

@@ -82,6 +82,6 @@ func TestVerifyBuild(t *testing.T) {
 	}
 	v, err := Verify(t.Context(), out, "", Options{})
 	if err != nil || len(v.Releases) != 2 || len(v.Problems) > 0 {
-		t.Errorf("%v, %v", v, err)
+		t.Errorf("Verify = %v, %v", v, err)
 	}
 }

@@ -135,7 +135,7 @@ func TestGuard(t *testing.T) {
 	for path, fails := range map[string]bool{"same": false, "storage": false, "sub": false, "port": false, "back": false, "plain": true, "loop": true} {
 		resp, err := client.Get("https://api.github.com/" + path)
 		if (err != nil) != fails {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want an error: %v", path, err, fails)
 		}
 		if err == nil {
 			_ = resp.Body.Close() // it is in memory
@@ -175,7 +175,7 @@ func TestEndlessAnswer(t *testing.T) {
 	client := New(Options{Network: Network{Transport: bodyOf{endless{}}, Sleep: wire.NewClock().Sleep}}).HTTP
 	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // the response is nil
 	if !errors.Is(err, errTooLarge) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want errTooLarge", err)
 	}
 }
 
