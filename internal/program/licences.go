@@ -87,7 +87,7 @@ func addLicences(texts map[string][]byte, module, moduleDir, dir string) error {
 		}
 	}
 	if !licensed {
-		return fmt.Errorf("the module %s has no licence: what is made of it can't be passed on; use another module", module)
+		return fmt.Errorf("the module %s has no licence: programs built from it can't be distributed; use another module", module)
 	}
 	return nil
 }

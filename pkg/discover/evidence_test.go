@@ -30,7 +30,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 			"templates/cluster-template-class.yaml": class,
 		}),
 		want:    []string{demoLine + ", templates/cluster-template*.yaml"},
-		remarks: []string{"templates/cluster-template-class.yaml holds only a ClusterClass: clusterctl gives it out as a flavor, and finds no class under its name: release it once more with 'path: templates/cluster-template-class.yaml' and 'as: clusterclass-prod.yaml' under clusterClasses."},
+		remarks: []string{"templates/cluster-template-class.yaml contains only a ClusterClass: clusterctl offers it as a flavor, and finds no class by its name: release it once more with 'path: templates/cluster-template-class.yaml' and 'as: clusterclass-prod.yaml' under clusterClasses."},
 	},
 	{
 		name: "the nearer metadata is outdated",

@@ -82,7 +82,7 @@ func (s *selection) remarkOnClasses() {
 			continue
 		}
 		s.assign(a.file, func(p *Provider) {
-			remark := a.file + " holds only a ClusterClass: clusterctl gives it out as a flavor, and finds no class under its name"
+			remark := a.file + " contains only a ClusterClass: clusterctl offers it as a flavor, and finds no class by its name"
 			if name := s.className(a.file); name != "" {
 				remark += fmt.Sprintf(": release it once more with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", a.file, name)
 			}

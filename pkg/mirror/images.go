@@ -312,7 +312,7 @@ func (m *Manifest) checkImages(dir string) []error {
 	var problems []error
 	for _, image := range m.Images {
 		for _, digest := range missing(there, image.Digest) {
-			problems = append(problems, fmt.Errorf("%s: the image %s is not whole: %s is missing: copy the mirror again", dir, image.Reference, digest))
+			problems = append(problems, fmt.Errorf("%s: the image %s is incomplete: %s is missing: copy the mirror again", dir, image.Reference, digest))
 		}
 	}
 	files, err := damaged(dir)

@@ -284,7 +284,7 @@ func TestFaults(t *testing.T) {
 			}},
 		{name: "blob with another digest", step: "push", before: []string{"fetch"}, wantText: []string{"is damaged", copyAgain},
 			fault: func(t *testing.T, w *world) { edit(t, blobs(t, w)[0], "other") }},
-		{name: "blob that is missing", step: "push", before: []string{"fetch"}, wantText: []string{"is not whole: sha256:", copyAgain},
+		{name: "blob that is missing", step: "push", before: []string{"fetch"}, wantText: []string{"is incomplete: sha256:", copyAgain},
 			fault: func(t *testing.T, w *world) {
 				if err := os.Remove(blobs(t, w)[0]); err != nil {
 					t.Fatal(err)

@@ -140,11 +140,11 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 			w.Kinds.assume(&Object{Object: manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: w.Objects[i].Namespace}})
 		}
 	}
-	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are taken for kinds that clusterctl installed, those whose objects have no namespace for cluster-scoped ones, and none for one with a label to move it (add the output of `kubectl get crds -o yaml` to the dump to know)")
+	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are treated as kinds that clusterctl installed, those whose objects have no namespace for cluster-scoped ones, and none for one with a label to move it (add the output of `kubectl get crds -o yaml` to the dump to know)")
 	if !w.isBackup() {
 		return
 	}
-	w.assume("the files are named as `clusterctl move --to-directory` names them: cluster-scoped kinds are taken for kinds with the label clusterctl.cluster.x-k8s.io/move-hierarchy, as without one they were not here")
+	w.assume("the files are named as `clusterctl move --to-directory` names them: cluster-scoped kinds are treated as kinds with the label clusterctl.cluster.x-k8s.io/move-hierarchy, because clusterctl writes no others")
 	for gk, kind := range w.Kinds {
 		if kind.ClusterScoped {
 			kind.Move, kind.MoveHierarchy = true, true
@@ -202,7 +202,7 @@ func (w *World) checkUIDs() {
 			continue
 		}
 		if other, ok := owners[o.UID]; ok {
-			w.problem(o.where(), "%s has the UID %s, which %s has as well (%s): the dump was edited; the UID is taken for that of the first", o.Object, o.UID, w.Objects[other].Object, w.Objects[other].where())
+			w.problem(o.where(), "%s has the UID %s, which %s has as well (%s): the dump was edited; the UID is treated as that of the first", o.Object, o.UID, w.Objects[other].Object, w.Objects[other].where())
 			o.UID = ""
 			continue
 		}

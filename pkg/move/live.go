@@ -148,6 +148,6 @@ func (l *live) guessKinds(client discovery.DiscoveryInterface) error {
 			}
 		}
 	}
-	l.world.assume("all kinds that are not Kubernetes' own are taken for kinds with the label %s and without labels to move them", clusterctlv1.ClusterctlLabel)
+	l.world.assume("all kinds that are not Kubernetes' own are treated as kinds with the label %s and without labels to move them", clusterctlv1.ClusterctlLabel)
 	return nil
 }

@@ -62,7 +62,7 @@ func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.Cust
 		o := FromUnstructured(&objects[i], manifest.Place{})
 		if _, known := w.Kinds[o.GroupKind()]; !known && !isOfKubernetes(o.GroupKind().Group) {
 			w.Kinds[o.GroupKind()] = Kind{GroupKind: o.GroupKind(), Unknown: true}
-			w.assume("%s is of a provider that is not here: it is taken for a namespaced kind that clusterctl installed (--with takes its release)", o.GroupKind())
+			w.assume("%s belongs to a provider whose release is not given: it is treated as a namespaced kind that clusterctl installed (name the release by --with)", o.GroupKind())
 		}
 		w.Objects = append(w.Objects, o)
 	}

@@ -98,7 +98,7 @@ func requireUnread(provider release.Provider, name string) error {
 	if role == release.RoleOther {
 		return nil
 	}
-	return fmt.Errorf("%q under 'files' would be taken for the release's %s", name, role)
+	return fmt.Errorf("%q under 'files' would be read as the release's %s", name, role)
 }
 
 // CheckSyntax reports a template that clusterctl can't process with any values of its variables: variables that its

@@ -23,7 +23,7 @@ type jsonGraph struct {
 	// What could not be read.
 	Problems []move.Problem `json:"problems,omitempty"`
 
-	// What was taken for granted because the source does not have it.
+	// Assumptions about facts that the source does not contain.
 	Assumptions []string `json:"assumptions,omitempty"`
 
 	// The objects, and those that are only named as owners.
