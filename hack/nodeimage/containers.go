@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"debug/elf"
@@ -51,12 +52,12 @@ func containerOf(ref name.Tag, programs map[string]string, work, tree string) (c
 		return container{files: map[string]string{"coredns": programs[base]}, entrypoint: "/coredns"}, nil
 	case "pause":
 		return container{files: map[string]string{"pause": filepath.Join(work, pause)}, entrypoint: "/pause"}, nil
-	case "kube-proxy":
+	case kubeProxy:
 		files, err := packetFilters(tree)
 		if err != nil {
 			return container{}, err
 		}
-		files["usr/local/bin/kube-proxy"] = programs[base]
+		files["usr/local/bin/kube-proxy"] = cmp.Or(programs[kubernetes(ref.TagStr())+"/"+base], programs[base])
 		return container{files: files}, nil
 	case "flannel":
 		files, err := packetFilters(tree)
@@ -130,6 +131,18 @@ func addLibraries(files map[string]string, tree, program string) error {
 	return nil
 }
 
+// references returns the references of all images: those of kubeadm's list, the others, and kube-proxy of the other
+// versions among the programs.
+func references(list string, programs map[string]string) []string {
+	all := append(strings.Fields(list), others...)
+	for name := range programs {
+		if module, isOther := strings.CutSuffix(name, "/"+kubeProxy); isOther {
+			all = append(all, "registry.k8s.io/kube-proxy:"+strings.TrimPrefix(module, kubernetes("")))
+		}
+	}
+	return all
+}
+
 // buildContainers writes the container images that kubeadm requests to one archive.
 func (b *builder) buildContainers(ctx context.Context) error {
 	list, err := command(ctx, b.programs["kubeadm"], "config", "images", "list", "--kubernetes-version", b.version)
@@ -143,7 +156,7 @@ func (b *builder) buildContainers(ctx context.Context) error {
 		return err
 	}
 	images := map[name.Tag]v1.Image{}
-	for _, reference := range append(strings.Fields(list), others...) {
+	for _, reference := range references(list, b.programs) {
 		ref, err := name.NewTag(reference)
 		if err != nil {
 			return fmt.Errorf("reading kubeadm's list of images: %w", err)

@@ -49,11 +49,22 @@ func main() {
 
 // run returns the path of the image, and builds it if it isn't in the cache.
 func run(ctx context.Context, version string, again bool) (_ string, err error) {
-	if err := prepare(ctx, version); err != nil {
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return "", err
+	}
+	versions, err := pinnedVersions(root)
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(versions, version) {
+		return "", fmt.Errorf("no module in hack/tools pins Kubernetes %q, only %s", version, strings.Join(versions, ", "))
+	}
+	if err := prepare(ctx, root); err != nil {
 		return "", err
 	}
 	const stepsAfterPrograms = 5
-	programs := programsOf(version)
+	programs := programsOf(version, versions)
 	progress := &testbed.Progress{Out: os.Stderr, Steps: len(programs) + stepsAfterPrograms}
 	paths := map[string]string{}
 	for _, name := range programs {
@@ -103,24 +114,14 @@ func run(ctx context.Context, version string, again bool) (_ string, err error) 
 	return image, os.Rename(b.disk(), image)
 }
 
-// prepare installs the packages that this machine lacks. An error names what else is missing.
-func prepare(ctx context.Context, version string) error {
+// prepare installs the packages that this machine lacks. An error names what else is missing. root is the folder of the
+// project.
+func prepare(ctx context.Context, root string) error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the image is made on linux/amd64, and this is %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("making the image needs root, for mmdebstrap and containerd")
-	}
-	root, err := pinned.FindRoot()
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(root, "hack", "tools", "kubernetes-"+version, "go.mod")); err != nil {
-		modules, _ := filepath.Glob(filepath.Join(root, "hack", "tools", "kubernetes-*"))
-		for i := range modules {
-			modules[i] = strings.TrimPrefix(filepath.Base(modules[i]), "kubernetes-")
-		}
-		return fmt.Errorf("no module in hack/tools pins Kubernetes %q, only %s", version, strings.Join(modules, ", "))
 	}
 	var missing []string
 	for _, need := range []struct{ program, pkg string }{

@@ -53,12 +53,17 @@ func emptyTree(t *testing.T) string {
 // TestContainerOf checks that each image that kubeadm requires, and each other one, has a recipe with built programs.
 func TestContainerOf(t *testing.T) {
 	tree := emptyTree(t)
+	versions := slices.Sorted(maps.Keys(kubeadmImages))
+	if pinned, err := pinnedVersions(pinned.Root(t)); err != nil || !slices.Equal(pinned, versions) {
+		t.Fatalf("hack/tools pins %v (%v), and this test is about %v", pinned, err, versions)
+	}
 	for version, list := range kubeadmImages {
+		proxies := map[string]string{}
 		programs := map[string]string{}
-		for _, program := range programsOf(version) {
+		for _, program := range programsOf(version, versions) {
 			programs[strings.TrimPrefix(program, kubernetes(version)+"/")] = "/built/" + program
 		}
-		for _, reference := range append(strings.Fields(list), others...) {
+		for _, reference := range references(list, programs) {
 			ref, err := name.NewTag(reference)
 			if err != nil {
 				t.Fatal(err)
@@ -72,9 +77,17 @@ func TestContainerOf(t *testing.T) {
 					t.Errorf("%s has %s of a program that isn't built", ref, target)
 				}
 			}
+			if proxy := recipe.files["usr/local/bin/kube-proxy"]; proxy != "" {
+				proxies[ref.TagStr()] = proxy
+			}
 			if recipe.entrypoint != "" && recipe.files[strings.TrimPrefix(recipe.entrypoint, "/")] == "" {
 				t.Errorf("%s starts %s, which it doesn't have", ref, recipe.entrypoint)
 			}
+		}
+		// Nodes of both versions run the kube-proxy of an upgrade's DaemonSet.
+		want := map[string]string{"v1.35.4": "/built/kubernetes-v1.35.4/kube-proxy", "v1.36.3": "/built/kubernetes-v1.36.3/kube-proxy"}
+		if !maps.Equal(proxies, want) {
+			t.Errorf("nodes of %s have kube-proxy %v, want %v", version, proxies, want)
 		}
 	}
 	unknown, err := name.NewTag("registry.k8s.io/kube-something:v1.40.0")
@@ -174,7 +187,7 @@ func TestBuild(t *testing.T) {
 func TestPins(t *testing.T) {
 	tools := filepath.Join(pinned.Root(t), "hack", "tools")
 	for version := range kubeadmImages {
-		for _, program := range programsOf(version) {
+		for _, program := range programsOf(version, slices.Collect(maps.Keys(kubeadmImages))) {
 			folder, tool, _ := strings.Cut(program, "/")
 			module := readModule(t, filepath.Join(tools, folder, "go.mod"))
 			if !slices.ContainsFunc(module.Tool, func(pinned *modfile.Tool) bool { return strings.HasSuffix(pinned.Path, tool) }) {

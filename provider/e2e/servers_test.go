@@ -35,6 +35,9 @@ func releaseServers(ctx context.Context) []releaseServer {
 	version := filepath.Base(release)
 	github := githubserver.New("acme", "cluster-api-provider-libvirt", time.Now)
 	gitlab := gitlabserver.New("acme/libvirt")
+	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
+	Expect(err).ToNot(HaveOccurred())
+	github.Tag(version, strings.TrimSpace(string(commit)))
 	servers := []releaseServer{{name: "the local repository", config: bed.ClusterctlConfig}}
 	for _, server := range []struct {
 		name, place, url, token string
