@@ -76,15 +76,7 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 
 		for i, server := range servers {
 			By("Installing the provider in the second management cluster from " + server.name)
-			second.ClusterctlConfig = server.config
-			if i == 0 {
-				Expect(second.Init(ctx)).To(Succeed())
-			} else {
-				_, err := second.Clusterctl(ctx, "delete", "--infrastructure=libvirt")
-				Expect(err).ToNot(HaveOccurred())
-				_, err = second.ClusterctlWith(ctx, server.environ, "init", "--infrastructure=libvirt", "--wait-providers")
-				Expect(err).ToNot(HaveOccurred())
-			}
+			server.install(ctx, second, i == 0)
 			By("Moving the cluster there")
 			moveAsPlanned(ctx, bed, second, namespace.Name, fmt.Sprintf("there-%d", i))
 			runsOn(other)

@@ -11,11 +11,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/internal/tlsproxy"
 )
 
@@ -61,6 +65,23 @@ func releaseServers(ctx context.Context) []releaseServer {
 		})
 	}
 	return servers
+}
+
+// install installs the provider in a management cluster, in the place of the one that it has unless it is new.
+func (s releaseServer) install(ctx context.Context, cluster *testbed.Testbed, isNew bool) {
+	cluster.ClusterctlConfig = s.config
+	if isNew {
+		Expect(cluster.Init(ctx, s.environ...)).To(Succeed())
+		return
+	}
+	// clusterctl tests cert-manager in this namespace, and waits without an end where it is still being deleted.
+	Eventually(func() error {
+		return cluster.Client.Get(ctx, client.ObjectKey{Name: "cert-manager-test"}, &corev1.Namespace{})
+	}).WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "not found"))
+	_, err := cluster.Clusterctl(ctx, "delete", "--infrastructure=libvirt")
+	Expect(err).ToNot(HaveOccurred())
+	_, err = cluster.ClusterctlWith(ctx, s.environ, "init", "--infrastructure=libvirt", "--wait-providers")
+	Expect(err).ToNot(HaveOccurred())
 }
 
 // configWith writes a copy of the testbed's configuration of clusterctl, in which the provider has another URL.
