@@ -1,6 +1,6 @@
-// Package wire carries HTTP requests to handlers of the same process, by a clock that nobody waits
-// for, and loses, cuts and refuses those that a test chooses. It stands for one process's network:
-// a killed process is a network that carries nothing any more.
+// Package wire is the simulated network of one process, for tests. It passes HTTP requests to handlers in the same
+// process. A test chooses requests that are lost, cut or refused, and kills the process by a network that passes
+// nothing any more. Waiting takes no time: the clock is simulated, too.
 package wire
 
 import (

@@ -133,9 +133,8 @@ func (f *folder) client(ctx context.Context, provider release.Provider, version,
 	return repository.New(ctx, config.NewProvider(provider.Name, "", provider.Type), f.overrides, repository.InjectRepository(empty))
 }
 
-// readBack compares a release with what clusterctl's client reads. Clusterctl gives the bytes of components
-// only as they are; of other files it gives what it makes of them. So each file is asked for as the
-// components of the release.
+// readBack compares a release with what clusterctl's client reads. The client returns components unchanged, and other
+// files only after it has processed them. So readBack requests each file as the components of the release.
 func (f *folder) readBack(ctx context.Context, r *release.Release) error {
 	for _, file := range r.Files {
 		client, err := f.client(ctx, r.Provider, r.Version, file.Name)

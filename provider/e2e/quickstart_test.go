@@ -45,7 +45,7 @@ var _ = Describe("The quick start", func() {
 })
 
 // resilient checks a cluster as Cluster API checks those of its own provider for Docker: owner references and
-// finalizers come back when somebody takes them away, and nothing is written for ever.
+// finalizers that are removed come back, and objects are not written for ever.
 func resilient(ctx context.Context, proxy framework.ClusterProxy, namespace, cluster string, topology bool) {
 	filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
 	owners := []map[string]func(types.NamespacedName, []metav1.OwnerReference) error{

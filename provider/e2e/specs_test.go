@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,8 +14,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
 // folderOf returns the folder for what a spec leaves.
@@ -132,10 +137,20 @@ var _ = Describe("Changes of a ClusterClass are rolled out", Label("clusterclass
 		return capie2e.ClusterClassRolloutSpecInput{
 			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
 			ArtifactFolder: folderOf("clusterclass-rollout"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
-			Flavor: topologyTaintsFlavor,
+			Flavor: topologyTaintsFlavor, FilterMetadataBeforeValidation: withoutOwnMetadata,
 		}
 	})
 })
+
+// withoutOwnMetadata returns the labels and annotations of an object without those that the provider sets, such as the
+// label with the host of a LibvirtMachine. ClusterClassRolloutSpec expects all others.
+func withoutOwnMetadata(object client.Object) clusterv1.ObjectMeta {
+	isOwn := func(key, _ string) bool { return strings.HasPrefix(key, "libvirt."+infrav1.GroupVersion.Group+"/") }
+	filtered := clusterv1.ObjectMeta{Labels: maps.Clone(object.GetLabels()), Annotations: maps.Clone(object.GetAnnotations())}
+	maps.DeleteFunc(filtered.Labels, isOwn)
+	maps.DeleteFunc(filtered.Annotations, isOwn)
+	return filtered
+}
 
 // deletedWith returns a phase of a cluster's deletion: objects of the owner kinds, and those objects of the kind that
 // they own, go in it together. The objects of the kind have to be gone before the next phase begins.
