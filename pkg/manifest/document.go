@@ -140,7 +140,7 @@ func (b *budget) exceeded(node *yamlv3.Node, depth int) (line int, limit string)
 	case b.nodes < 0:
 		return max(node.Line, 1), fmt.Sprintf("the document has more than %d values, once its aliases are followed", maxNodes)
 	case b.comparisons < 0:
-		return max(node.Line, 1), "there are more fields side by side than are read"
+		return max(node.Line, 1), "an object has more fields than are read"
 	case node.Kind == yamlv3.AliasNode:
 		return b.exceeded(node.Alias, depth+1)
 	}

@@ -175,7 +175,7 @@ func (w *World) dropDuplicates() {
 			continue
 		}
 		if kept[at].UID != o.UID {
-			w.problem(o.where(), "%s is there twice with different UIDs, also at %s: dumps of two clusters, or of two times, are mixed; the first counts", o.Object, kept[at].where())
+			w.problem(o.where(), "%s exists twice with different UIDs, also at %s: dumps of two clusters, or of two times, are mixed; the first one is used", o.Object, kept[at].where())
 		}
 	}
 	w.Objects = kept

@@ -161,7 +161,7 @@ func TestDump(t *testing.T) {
 		},
 		{
 			name: "two dumps in one", files: map[string]string{"a.yaml": cluster, "b.yaml": strings.Replace(cluster, `"1"`, `"9"`, 1)},
-			want: []string{"1 Cluster team/a"}, problems: []string{"Cluster team/a is there twice with different UIDs"},
+			want: []string{"1 Cluster team/a"}, problems: []string{"Cluster team/a exists twice with different UIDs"},
 		},
 		{
 			name: "CRDs", files: map[string]string{"all.yaml": cluster + "---\n" + object("DemoDisk", "d", "5", "") + "---\n" + object("DemoHidden", "h", "6", owned),

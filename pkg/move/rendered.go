@@ -240,7 +240,7 @@ func (w *World) ownRest(at map[key]int) {
 					continue
 				}
 				o.addOwner(from)
-				w.assume("%s refers to %s: its provider's controller is taken to make it the owner", from.Object, o.Object)
+				w.assume("%s refers to %s: the plan assumes that its provider's controller makes it the owner", from.Object, o.Object)
 			}
 		}
 	}

@@ -140,7 +140,7 @@ spec:
 	if len(plan.Stops) > 0 || plan.Incomplete {
 		t.Errorf("stops %v, problems %v; want none, because the objects are in no cluster", plan.Stops, plan.Problems)
 	}
-	if want := "DemoCluster default/demo refers to DemoNetwork default/net: its provider's controller is taken to make it the owner"; len(plan.Assumptions) != 1 || plan.Assumptions[0] != want {
+	if want := "DemoCluster default/demo refers to DemoNetwork default/net: the plan assumes that its provider's controller makes it the owner"; len(plan.Assumptions) != 1 || plan.Assumptions[0] != want {
 		t.Errorf("got the assumptions %q, want %q", plan.Assumptions, want)
 	}
 }

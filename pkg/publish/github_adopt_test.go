@@ -250,7 +250,7 @@ func TestGitHubReplaceRefused(t *testing.T) {
 		inner.ServeHTTP(out, r)
 	})
 	err := replace(n, opts)
-	if err == nil || !strings.Contains(err.Error(), "the release that was there is public again") {
+	if err == nil || !strings.Contains(err.Error(), "the previous release is public again") {
 		t.Errorf("got %v, want an error that reports the restored release", err)
 	}
 	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) || len(w.server.Releases()) != 1 {

@@ -160,7 +160,7 @@ func TestGitHubReadOnlyUser(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Token, w.server.ReadToken = "other", githubSecret
 	_, opts := w.process(nil)
-	if _, err := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")}); err == nil || !strings.Contains(err.Error(), "the token may read https://github.com/acme/capl, and not write there") {
+	if _, err := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")}); err == nil || !strings.Contains(err.Error(), "the token may read https://github.com/acme/capl, but not write to it") {
 		t.Errorf("the plan of a user who may only read: %v", err)
 	}
 	opts.TokenFile = ""

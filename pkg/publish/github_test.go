@@ -352,7 +352,7 @@ func TestParseChecksums(t *testing.T) {
 		t.Errorf("ParseChecksums = %v, %v", sums, err)
 	}
 	sum := strings.Repeat("a", 64)
-	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is there twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {
+	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is listed twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {
 		if _, err := store.ParseChecksums([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}

@@ -316,7 +316,7 @@ func TestGitLabReplaceRefused(t *testing.T) {
 		inner.ServeHTTP(out, r)
 	})
 	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "new"))
-	if err == nil || !strings.Contains(err.Error(), "the version that was there is public again") {
+	if err == nil || !strings.Contains(err.Error(), "the previous version is public again") {
 		t.Errorf("got %v, want an error that reports the restored version", err)
 	}
 	w.want = old

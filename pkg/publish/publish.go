@@ -209,7 +209,7 @@ func (t target) refuse(to string, opts Options) error {
 		set, applies bool
 		why          string
 	}{
-		{opts.GitLabRelease, t.Pages, fmt.Sprintf("a release of a project on GitLab (Options.GitLabRelease) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
+		{opts.GitLabRelease, t.Pages, fmt.Sprintf("a release of a project on GitLab (Options.GitLabRelease) is created with a package of the project, and %s is not one: publish to %s", to, gitlab.Kind.Form)},
 		{opts.Draft, t.Drafts, fmt.Sprintf("%s has no drafts (Options.Draft): publish to %s", to, github.Kind.Form)},
 		{opts.Notes != "" || opts.NotesFrom != "", t.Texts, fmt.Sprintf("a release in %s has no text: leave the notes out (Options.Notes, Options.NotesFrom)", to)},
 		{opts.TokenFile != "", !t.folder, fmt.Sprintf(forServers, to, "a token (Options.TokenFile)")},

@@ -77,7 +77,7 @@ const (
 
 // ErrTooManyVariables is the error for a file with too many variables in a line, or in lines that can't be read one by
 // one.
-var ErrTooManyVariables = fmt.Errorf("there are more than %d dollars in a line, or in lines that belong together, which is more than is read", maxDollars)
+var ErrTooManyVariables = fmt.Errorf("a line, or a group of lines that belong together, has more than %d dollar signs, which is the limit", maxDollars)
 
 // bounded is clusterctl's processor with limits.
 type bounded struct {

@@ -225,8 +225,8 @@ func (s *repo) putBack(ctx context.Context, old *githubRelease, listed []*github
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
-	s.opts.Tell("making the " + version + " public again that was there")
-	err := s.edit(ctx, "making the release public again that was there", old.GetID(), &github.RepositoryRelease{
+	s.opts.Tell("making the previous " + version + " public again")
+	err := s.edit(ctx, "making the previous release public again", old.GetID(), &github.RepositoryRelease{
 		TagName: &version, Body: &body, Draft: github.Bool(false), Prerelease: github.Bool(old.GetPrerelease()),
 		MakeLatest: github.String(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
 	})
@@ -234,9 +234,9 @@ func (s *repo) putBack(ctx context.Context, old *githubRelease, listed []*github
 	case alreadyExists(err, "tag_name"):
 		return fmt.Errorf("%w; another release of %s is public now: run this again", why, version)
 	case err != nil:
-		return fmt.Errorf("%w; the release that was there is the draft %s now, as it could not be made public again (%w): run this again, or publish that draft by hand", why, old.GetHTMLURL(), err)
+		return fmt.Errorf("%w; the previous release is now the draft %s, because it could not be made public again (%w): run this again, or publish that draft by hand", why, old.GetHTMLURL(), err)
 	}
-	return fmt.Errorf("%w; the release that was there is public again", why)
+	return fmt.Errorf("%w; the previous release is public again", why)
 }
 
 // leaveDraft removes the run's mark from its draft, which then belongs to people.
@@ -304,7 +304,7 @@ func (s *repo) awaitPublished(ctx context.Context, version string) (there *githu
 		return there != nil, err
 	})
 	if err == nil && !isThere {
-		err = fmt.Errorf("%s was published, and is not found under its tag: run this again; it looks first what is there", version)
+		err = fmt.Errorf("%s was published, but is not found under its tag: run this again; it first reads what exists", version)
 	}
 	return there, err
 }
@@ -377,7 +377,7 @@ func (s *repo) commitInto(ctx context.Context, st *staged) error {
 }
 
 // errGone means that a draft was removed: by a run that has published the version.
-var errGone = fmt.Errorf("%w: the draft is not there any more", store.ErrTaken)
+var errGone = fmt.Errorf("%w: the draft no longer exists", store.ErrTaken)
 
 // gone returns errGone if a release no longer exists, and nil otherwise.
 func (s *repo) gone(ctx context.Context, id int64, why error) error {

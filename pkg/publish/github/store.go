@@ -195,7 +195,7 @@ func (s *repo) Survey(ctx context.Context, all []*store.Version) ([]string, erro
 	}
 	// The token of a workflow's job has no user, so all of these are false for it.
 	if may := repository.GetPermissions(); may["pull"] && !may["push"] {
-		return nil, fmt.Errorf("the token may read %s, and not write there: it needs contents: write", s.URL())
+		return nil, fmt.Errorf("the token may read %s, but not write to it: it needs contents: write", s.URL())
 	}
 	return s.incompleteTags(ctx, all)
 }

@@ -156,7 +156,7 @@ func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 
 // putBack makes the version public again that was to be replaced.
 func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
-	c.Tell("putting the " + s.version.Number + " back that was there")
+	c.Tell("restoring the previous " + s.version.Number)
 	err := c.Server.RemoveVersion(ctx, s.version.Number)
 	for _, f := range inOrder(s.old) {
 		if err == nil {
@@ -164,9 +164,9 @@ func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w; the version that was there could not be put back either (%w): run this again", why, err)
+		return fmt.Errorf("%w; the previous version could not be restored either (%w): run this again", why, err)
 	}
-	return fmt.Errorf("%w; the version that was there is public again", why)
+	return fmt.Errorf("%w; the previous version is public again", why)
 }
 
 // Settle removes duplicate files, which have the same bytes because an answer was lost or two publishers continued
@@ -250,7 +250,7 @@ func (c *Filler) holds(ctx context.Context, v *Version) error {
 	case own:
 		return nil
 	case "":
-		return fmt.Errorf("publishing %s: the claim %s is not there any more: somebody removes files of the package; run this again", v.Number, ChecksumsFile)
+		return fmt.Errorf("publishing %s: the claim %s no longer exists: something else removes files of the package; run this again", v.Number, ChecksumsFile)
 	}
 	for _, f := range found {
 		if f.Name == ChecksumsFile && f.SHA256 == own {

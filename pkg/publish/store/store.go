@@ -217,7 +217,7 @@ func ParseChecksums(data []byte) (map[string]string, error) {
 			return nil, fmt.Errorf("%s:%d: the line must be a SHA-256 digest and the name of a file", ChecksumsFile, line)
 		}
 		if _, twice := sums[name]; twice {
-			return nil, fmt.Errorf("%s:%d: %s is there twice", ChecksumsFile, line, name)
+			return nil, fmt.Errorf("%s:%d: %s is listed twice", ChecksumsFile, line, name)
 		}
 		sums[name] = strings.ToLower(sum)
 	}

@@ -80,7 +80,7 @@ func (v *Version) add(r *release.Release) error {
 		}
 		other, ok := v.File(f.Name)
 		if ok && !bytes.Equal(other.Data, f.Data) {
-			problems = append(problems, fmt.Errorf("%s and %s both have a file %s, with other bytes: they are published into one place, where a name is there once: give one of them another name, or publish them to places of their own",
+			problems = append(problems, fmt.Errorf("%s and %s both have a file %s, with other bytes: they are published to one place, where each name exists once: give one of them another name, or publish them to places of their own",
 				v.Owner(f.Name), r, f.Name))
 		}
 		if !ok {
