@@ -140,7 +140,7 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 			w.Kinds.assume(&Object{Object: manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: w.Objects[i].Namespace}})
 		}
 	}
-	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are treated as kinds that clusterctl installed, those whose objects have no namespace for cluster-scoped ones, and none for one with a label to move it (add the output of `kubectl get crds -o yaml` to the dump to know)")
+	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are treated as kinds that clusterctl installed, as cluster-scoped if their objects have no namespace, and as kinds without a label to move them (add the output of `kubectl get crds -o yaml` to the dump to know)")
 	if !w.isBackup() {
 		return
 	}

@@ -249,7 +249,7 @@ func (g *Graph) fetch(ctx context.Context, from *Node, k key, why string) *Node 
 	if i, ok := g.byKey[k]; ok {
 		return g.add(ctx, &g.world.Objects[i])
 	}
-	g.stop(from.Object.Object, dryRuns, "clusterctl reads the %s %s/%s, %s, which does not exist", k.Kind, k.namespace, k.name, why)
+	g.stop(from.Object.Object, dryRuns, "clusterctl reads the %s %s/%s, %s, but that object does not exist", k.Kind, k.namespace, k.name, why)
 	return nil
 }
 

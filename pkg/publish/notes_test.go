@@ -60,7 +60,7 @@ func TestGitHubNotes(t *testing.T) {
 			t.Errorf("%s: got the warnings %v, want one about the tag v0.0.9", step.version, result.Warnings)
 		}
 		if step.before == "" {
-			if got != "" || !strings.Contains(strings.Join(w.reports, "\n"), "v0.1.0 has no notes: there is no release of these providers before it") {
+			if got != "" || !strings.Contains(strings.Join(w.reports, "\n"), "v0.1.0 has no notes: these providers have no earlier release") {
 				t.Errorf("the first release has the notes %q, reported was %v", got, w.reports)
 			}
 			continue

@@ -188,7 +188,7 @@ func (o Options) checkNotes() error {
 }
 
 // errNoneBefore means that no release exists with which notes could compare.
-var errNoneBefore = errors.New("there is no release of these providers before it")
+var errNoneBefore = errors.New("these providers have no earlier release")
 
 // notes compares a version with the previous release.
 func (o Options) notes(ctx context.Context, v *store.Version, from history) (string, error) {

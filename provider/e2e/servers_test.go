@@ -29,6 +29,8 @@ type releaseServer struct {
 	// config is clusterctl's configuration file, and environ the variables that clusterctl needs to reach the server.
 	config  string
 	environ []string
+	// requests returns the requests to the server. It is nil for the local repository.
+	requests func() []string
 }
 
 // releaseServers returns the local repository, and a GitHub and a GitLab of the tests to which the tool has published the
@@ -62,6 +64,7 @@ func releaseServers(ctx context.Context) []releaseServer {
 		Expect(err).ToNot(HaveOccurred(), string(out))
 		servers = append(servers, releaseServer{
 			name: server.name, config: configWith(server.name, server.place+server.url+"/infrastructure-components.yaml"), environ: environ,
+			requests: server.proxy.Requests,
 		})
 	}
 	return servers
@@ -78,10 +81,12 @@ func (s releaseServer) install(ctx context.Context, cluster *testbed.Testbed, is
 	Eventually(func() error {
 		return cluster.Client.Get(ctx, client.ObjectKey{Name: "cert-manager-test"}, &corev1.Namespace{})
 	}).WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "not found"))
+	before := len(s.requests())
 	_, err := cluster.Clusterctl(ctx, "delete", "--infrastructure=libvirt")
 	Expect(err).ToNot(HaveOccurred())
 	_, err = cluster.ClusterctlWith(ctx, s.environ, "init", "--infrastructure=libvirt", "--wait-providers")
 	Expect(err).ToNot(HaveOccurred())
+	Expect(s.requests()[before:]).To(ContainElement(ContainSubstring("infrastructure-components.yaml")), "clusterctl reads the release from %s", s.name)
 }
 
 // configWith writes a copy of the testbed's configuration of clusterctl, in which the provider has another URL.

@@ -167,23 +167,23 @@ func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources 
 
 // lent returns the exclusive CPUs and devices of a host, with the resource that each counts as.
 func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Resource]Resource {
-	things := map[exclusive.Resource]Resource{}
+	resources := map[exclusive.Resource]Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
-		things[exclusive.CPU(cpu)] = Resource{Kind: DedicatedCPU}
+		resources[exclusive.CPU(cpu)] = Resource{Kind: DedicatedCPU}
 	}
 	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
 		if device.Problem == "" {
-			things[exclusive.Device(device.Address)] = DeviceResource(device.VendorID, device.ProductID)
+			resources[exclusive.Device(device.Address)] = DeviceResource(device.VendorID, device.ProductID)
 		}
 	}
-	return things
+	return resources
 }
 
 // foreignExclusive counts the exclusive CPUs and devices that foreign domains use, each once.
 func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
 	foreign := Resources{}
-	things := lent(spec, snapshot)
-	if len(things) == 0 {
+	resources := lent(spec, snapshot)
+	if len(resources) == 0 {
 		return foreign
 	}
 	taken := map[exclusive.Resource]bool{}
@@ -192,7 +192,7 @@ func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bo
 			continue
 		}
 		for thing := range exclusive.Of(domain) {
-			if resource, ok := things[thing]; ok && !taken[thing] {
+			if resource, ok := resources[thing]; ok && !taken[thing] {
 				taken[thing] = true
 				foreign[resource]++
 			}
