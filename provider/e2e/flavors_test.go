@@ -62,8 +62,28 @@ func raiseTimeouts(release string) {
 			}
 			return line
 		})
+		if slices.Contains(classes, file) {
+			raised = separatePools(raised)
+		}
 		Expect(os.WriteFile(file, []byte(raised), 0o644)).To(Succeed())
 	}
+}
+
+// separatePools gives the machine pools of a ClusterClass a KubeadmConfigTemplate of their own. The release has one for
+// all workers, and ClusterClassChangesSpec copies the template of each class of workers to a namespace under its name.
+func separatePools(class string) string {
+	const separator, name = "\n---\n", "name: libvirt-default-worker\n"
+	documents := strings.Split(class, separator)
+	template := slices.IndexFunc(documents, func(document string) bool { return strings.Contains(document, "\nkind: KubeadmConfigTemplate\n") })
+	Expect(template).To(BeNumerically(">", 0))
+	own := func(s string) string {
+		Expect(s).To(ContainSubstring(name))
+		return strings.Replace(s, name, "name: libvirt-default-pool\n", 1)
+	}
+	deployments, pools, found := strings.Cut(documents[0], "    machinePools:\n")
+	Expect(found).To(BeTrue())
+	documents[0] = deployments + "    machinePools:\n" + own(pools)
+	return strings.Join(append(documents, own(documents[template])), separator)
 }
 
 // Flavors that specs of Cluster API ask for, made from those of the release.
