@@ -37,7 +37,18 @@ const clusterConfiguration = `clusterConfiguration:
   scheduler: *leases
 `
 
+// continuedJoin has a control plane machine go on once where kubeadm has given up. kubeadm gives etcd two seconds for a
+// connection, which no setting changes.
+const continuedJoin = `- |
+  kubeadm() {
+    command kubeadm "$@" && return
+    [ "$1" = join ] && [ -f /etc/kubernetes/manifests/etcd.yaml ] &&
+      command kubeadm "$@" --skip-phases=preflight,control-plane-prepare,kubelet-start
+  }
+`
+
 var (
+	commands       = regexp.MustCompile(`(?m)^( *)preKubeadmCommands:\n`)
 	configurations = regexp.MustCompile(`(?m)^ *(?:init|join)Configuration:\n`)
 	lineStarts     = regexp.MustCompile(`(?m)^(.)`)
 )
@@ -61,6 +72,10 @@ func raiseTimeouts(release string) {
 				line = lineStarts.ReplaceAllString(clusterConfiguration, indent+"$1") + line
 			}
 			return line
+		})
+		raised = commands.ReplaceAllStringFunc(raised, func(line string) string {
+			indent, _, _ := strings.Cut(line, "pre")
+			return line + lineStarts.ReplaceAllString(continuedJoin, indent+"$1")
 		})
 		if slices.Contains(classes, file) {
 			raised = separatePools(raised)
