@@ -37,13 +37,17 @@ const clusterConfiguration = `clusterConfiguration:
   scheduler: *leases
 `
 
-// continuedJoin has a control plane machine go on once where kubeadm has given up. kubeadm gives etcd two seconds for a
-// connection, which no setting changes.
+// continuedJoin has a control plane machine go on where kubeadm has given up, up to five times. kubeadm gives etcd two
+// seconds for a connection, which no setting changes.
 const continuedJoin = `- |
   kubeadm() {
     command kubeadm "$@" && return
-    [ "$1" = join ] && [ -f /etc/kubernetes/manifests/etcd.yaml ] &&
-      command kubeadm "$@" --skip-phases=preflight,control-plane-prepare,kubelet-start
+    [ "$1" = join ] && [ -f /etc/kubernetes/manifests/etcd.yaml ] || return 1
+    for pause in 10 20 30 40 50; do
+      sleep $pause
+      command kubeadm "$@" --skip-phases=preflight,control-plane-prepare,kubelet-start && return
+    done
+    return 1
   }
 `
 
