@@ -26,7 +26,8 @@ timeouts:
 `
 
 // clusterConfiguration has longer leases for the controller manager and the scheduler, which exit when they can't renew
-// them in 10 seconds, and the kind of keys that takes the least to make and to use.
+// them in 10 seconds, an etcd that waits longer than a second for its leader, and the kind of keys that takes the least to
+// make and to use.
 const clusterConfiguration = `clusterConfiguration:
   encryptionAlgorithm: ECDSA-P256
   controllerManager: &leases
@@ -35,6 +36,11 @@ const clusterConfiguration = `clusterConfiguration:
     - {name: leader-elect-renew-deadline, value: 100s}
     - {name: leader-elect-retry-period, value: 10s}
   scheduler: *leases
+  etcd:
+    local:
+      extraArgs:
+      - {name: heartbeat-interval, value: "1000"}
+      - {name: election-timeout, value: "10000"}
 `
 
 // continuedJoin has a control plane machine go on where kubeadm has given up, up to five times. kubeadm gives etcd two
