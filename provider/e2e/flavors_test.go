@@ -151,7 +151,8 @@ var addedFlavors = []struct {
 	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
 	{name: selfHostedFlavor, template: "cluster-template.yaml", replacements: []string{
 		"    files:\n", "    files:\n" + mirror(),
-		"      users:\n", "      files:\n" + lineStarts.ReplaceAllString(mirror(), "  $1") + "      users:\n",
+		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + readMirror,
+		"      users:\n", lineStarts.ReplaceAllString("    files:\n"+mirror()+"    preKubeadmCommands:\n"+readMirror, "  $1") + "      users:\n",
 		"${LIBVIRT_WORKER_MEMORY:=4Gi}", "2600Mi",
 	}},
 	{name: topologyTaintsFlavor, template: "cluster-template-topology.yaml", replacements: []string{
@@ -170,13 +171,22 @@ const newImage = `    - name: imagesByVersion
         checksum: ${LIBVIRT_IMAGE_CHECKSUM}
 `
 
-// mirror has containerd pull all images from the testbed's registry.
+// mirror has containerd pull all images from the testbed's registry. The folder is one of those that containerd reads by
+// default, but containerd 2.4 takes its default, two folders with a colon between them, for one.
 func mirror() string {
 	return `    - path: /etc/containerd/certs.d/_default/hosts.toml
       content: |
         server = "` + testbed.RegistryURL() + `"
+    - path: /etc/containerd/config.toml
+      append: true
+      content: |
+        [plugins.'io.containerd.cri.v1.images'.registry]
+          config_path = '/etc/containerd/certs.d'
 `
 }
+
+// readMirror has containerd read its configuration again: it has started before cloud-init has written mirror's files.
+const readMirror = "    - systemctl restart containerd\n"
 
 const taints = `      taints:
       - key: pre-existing-always-taint
