@@ -153,7 +153,7 @@ var addedFlavors = []struct {
 		"    files:\n", "    files:\n" + mirror(),
 		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + readMirror,
 		"      users:\n", lineStarts.ReplaceAllString("    files:\n"+mirror()+"    preKubeadmCommands:\n"+readMirror, "  $1") + "      users:\n",
-		"${LIBVIRT_WORKER_MEMORY:=4Gi}", "2600Mi",
+		"${LIBVIRT_WORKER_MEMORY:=4Gi}", "2600Mi", "${LIBVIRT_WORKER_CPUS:=2}", "2",
 	}},
 	{name: topologyTaintsFlavor, template: "cluster-template-topology.yaml", replacements: []string{
 		"      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n", "      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n" + taints,

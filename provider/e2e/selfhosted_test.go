@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,7 +26,10 @@ const selfHosted = "self-hosted"
 
 var _ = Describe("A cluster manages itself", Label(selfHosted), func() {
 	ctx := context.Background()
-	BeforeEach(func() { Expect(bed.ServeManagers(ctx)).To(Succeed()) })
+	BeforeEach(func() {
+		Expect(bed.ServeManagers(ctx)).To(Succeed())
+		patientWithManagers()
+	})
 	capie2e.SelfHostedSpec(ctx, func() capie2e.SelfHostedSpecInput {
 		// What clusterctl installs in the cluster, in addition to Cluster API's own providers.
 		installed := settings.DeepCopy()
@@ -43,6 +49,30 @@ var _ = Describe("A cluster manages itself", Label(selfHosted), func() {
 		}
 	})
 })
+
+var (
+	leaderElection = regexp.MustCompile(`(?m)^( *- --leader-elect)$`)
+	livenessProbe  = regexp.MustCompile(`(?m)^( *)livenessProbe:$`)
+)
+
+// patientWithManagers changes the components that clusterctl installs from now on for managers on emulated processors. They
+// don't renew a lease in time, which managers that are alone don't need, and answer probes late.
+func patientWithManagers() {
+	release, err := bed.ReleaseFolder()
+	Expect(err).ToNot(HaveOccurred())
+	components, err := filepath.Glob(filepath.Join(filepath.Dir(bed.ClusterctlConfig), "*", "*", "*-components.yaml"))
+	Expect(err).ToNot(HaveOccurred())
+	Expect(components).To(HaveLen(4), "components of Cluster API's providers and of the one for addresses")
+	for _, file := range append(components, filepath.Join(release, "infrastructure-components.yaml")) {
+		content, err := os.ReadFile(file)
+		Expect(err).ToNot(HaveOccurred())
+		Expect(content).To(MatchRegexp(leaderElection.String()))
+		Expect(content).To(MatchRegexp(livenessProbe.String()))
+		content = leaderElection.ReplaceAll(content, []byte("$1=false"))
+		content = livenessProbe.ReplaceAll(content, []byte("$0\n$1  timeoutSeconds: 60\n$1  failureThreshold: 30"))
+		Expect(os.WriteFile(file, content, 0o644)).To(Succeed())
+	}
+}
 
 // issueCertificates has this process do in a cluster what cert-manager does, which the testbed does in the management
 // cluster, until the spec ends.
