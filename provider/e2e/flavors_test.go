@@ -63,9 +63,9 @@ var (
 	lineStarts     = regexp.MustCompile(`(?m)^(.)`)
 )
 
-// raiseTimeouts changes the flavors and the ClusterClass of a release for machines with emulated processors. All else
-// in them is as it was released.
-func raiseTimeouts(release string) {
+// adjustFlavors changes the flavors and the ClusterClass of a release for machines with emulated processors, and the class
+// for a spec that copies it. All else in them is as it was released.
+func adjustFlavors(release string) {
 	templates, err := filepath.Glob(filepath.Join(release, "cluster-template*.yaml"))
 	Expect(err).ToNot(HaveOccurred())
 	classes, err := filepath.Glob(filepath.Join(release, "clusterclass-*.yaml"))
@@ -75,7 +75,7 @@ func raiseTimeouts(release string) {
 	for _, file := range slices.Concat(templates, classes) {
 		content, err := os.ReadFile(file)
 		Expect(err).ToNot(HaveOccurred())
-		raised := configurations.ReplaceAllStringFunc(string(content), func(line string) string {
+		adjusted := configurations.ReplaceAllStringFunc(string(content), func(line string) string {
 			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 			line += lineStarts.ReplaceAllString(timeouts, indent+"  $1")
 			if strings.HasPrefix(line, indent+"init") {
@@ -83,14 +83,14 @@ func raiseTimeouts(release string) {
 			}
 			return line
 		})
-		raised = commands.ReplaceAllStringFunc(raised, func(line string) string {
+		adjusted = commands.ReplaceAllStringFunc(adjusted, func(line string) string {
 			indent, _, _ := strings.Cut(line, "pre")
 			return line + lineStarts.ReplaceAllString(continuedJoin, indent+"$1")
 		})
 		if slices.Contains(classes, file) {
-			raised = separatePools(raised)
+			adjusted = separatePools(adjusted)
 		}
-		Expect(os.WriteFile(file, []byte(raised), 0o644)).To(Succeed())
+		Expect(os.WriteFile(file, []byte(adjusted), 0o644)).To(Succeed())
 	}
 }
 

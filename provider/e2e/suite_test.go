@@ -94,7 +94,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).ToNot(HaveOccurred())
 	release, err := bed.ReleaseFolder()
 	Expect(err).ToNot(HaveOccurred())
-	raiseTimeouts(release)
+	adjustFlavors(release)
 	addFlavors(release)
 	By("Installing Cluster API and the provider by clusterctl")
 	Expect(bed.Init(ctx)).To(Succeed())
