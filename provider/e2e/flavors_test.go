@@ -44,10 +44,10 @@ const clusterConfiguration = `clusterConfiguration:
 `
 
 // continuedJoin has a control plane machine go on where kubeadm has given up, up to five times. kubeadm gives etcd two
-// seconds for a connection, which no setting changes.
+// seconds for a connection, which no setting changes. It also lets control plane machines have one processor.
 const continuedJoin = `- |
   kubeadm() {
-    command kubeadm "$@" && return
+    command kubeadm "$@" --ignore-preflight-errors=NumCPU && return
     [ "$1" = join ] && [ -f /etc/kubernetes/manifests/etcd.yaml ] || return 1
     for pause in 10 20 30 40 50; do
       sleep $pause
@@ -115,7 +115,8 @@ func separatePools(class string) string {
 const (
 	// healthCheckFlavor has a MachineHealthCheck for the workers, whose condition MachineDeploymentRemediationSpec sets.
 	healthCheckFlavor = "md-remediation"
-	// controlPlaneHealthCheckFlavor has one for the control plane, whose machines wait for KCPRemediationSpec.
+	// controlPlaneHealthCheckFlavor has one for the control plane, whose machines wait for KCPRemediationSpec. They have
+	// one processor each, because there are three.
 	controlPlaneHealthCheckFlavor = "kcp-remediation"
 	// taintsFlavor has the taints that KCPAndMachineDeploymentRolloutSpec expects.
 	taintsFlavor = "taints"
@@ -123,7 +124,8 @@ const (
 	upgradesFlavor = "upgrades"
 	// topologyUpgradesFlavor has images by version.
 	topologyUpgradesFlavor = "upgrades-topology"
-	// oldTopologyFlavor has the image of the old version.
+	// oldTopologyFlavor has the image of the old version, and control plane machines with one processor, of which
+	// NodeDrainTimeoutSpec has three.
 	oldTopologyFlavor = "old-topology"
 	// selfHostedFlavor has nodes that get the managers' images, and memory for the managers.
 	selfHostedFlavor = "self-hosted"
@@ -140,7 +142,7 @@ var addedFlavors = []struct {
 }{
 	{name: healthCheckFlavor, template: "cluster-template.yaml", objects: healthCheck},
 	{name: controlPlaneHealthCheckFlavor, template: "cluster-template.yaml", objects: controlPlaneHealthCheck, replacements: []string{
-		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + waitForSignal,
+		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + waitForSignal, "${LIBVIRT_CONTROL_PLANE_CPUS:=2}", "1",
 	}},
 	{name: taintsFlavor, template: "cluster-template.yaml", replacements: []string{
 		"  machineTemplate:\n    spec:\n", "  machineTemplate:\n    spec:\n" + taints,
@@ -148,7 +150,7 @@ var addedFlavors = []struct {
 	}},
 	{name: upgradesFlavor, template: "cluster-template.yaml", replacements: oldImage, objects: upgradedTemplates},
 	{name: topologyUpgradesFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"    - name: network\n", newImage + "    - name: network\n"}, oldImage...)},
-	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
+	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"${LIBVIRT_CONTROL_PLANE_CPUS:=2}", "1"}, oldImage...)},
 	{name: selfHostedFlavor, template: "cluster-template.yaml", replacements: []string{
 		"    files:\n", "    files:\n" + mirror(),
 		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + readMirror,

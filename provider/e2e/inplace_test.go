@@ -44,13 +44,18 @@ var _ = Describe("Machines are updated in place", Label(inPlace), func() {
 			ConfigCluster: clusterctl.ConfigClusterInput{
 				LogFolder: folderOf(inPlace), ClusterctlConfigPath: bed.ClusterctlConfig, KubeconfigPath: bed.Kubeconfig,
 				InfrastructureProvider: clusterctl.DefaultInfrastructureProvider, Namespace: namespace.Name, ClusterName: inPlace + "-" + util.RandomString(6),
-				// Cluster API updates a control plane in place when it scales in before it scales out, which needs three machines.
-				KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: ptr.To[int64](3), WorkerMachineCount: ptr.To[int64](1),
+				KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: ptr.To[int64](1), WorkerMachineCount: ptr.To[int64](1),
+				ClusterctlVariables: map[string]string{"LIBVIRT_CONTROL_PLANE_CPUS": "1"},
 			},
 			WaitForClusterIntervals:      settings.GetIntervals(inPlace, "wait-cluster"),
 			WaitForControlPlaneIntervals: settings.GetIntervals(inPlace, "wait-control-plane"),
 			WaitForMachineDeployments:    settings.GetIntervals(inPlace, "wait-worker-nodes"),
 		}, created)
+		// Cluster API updates a control plane in place when it scales in before it scales out, which needs three machines.
+		framework.ScaleAndWaitControlPlane(ctx, framework.ScaleAndWaitControlPlaneInput{
+			ClusterProxy: management, Cluster: created.Cluster, ControlPlane: created.ControlPlane, Replicas: 3,
+			WaitForControlPlane: settings.GetIntervals(inPlace, "wait-control-plane-scaled"),
+		})
 		workload := management.GetWorkloadCluster(ctx, namespace.Name, created.Cluster.Name)
 		before := machinesOf(ctx, created.Cluster)
 		booted := boots(ctx, workload)
