@@ -44,10 +44,10 @@ const clusterConfiguration = `clusterConfiguration:
 `
 
 // continuedJoin has a control plane machine go on where kubeadm has given up, up to five times. kubeadm gives etcd two
-// seconds for a connection, which no setting changes. It also lets control plane machines have one processor.
+// seconds for a connection, which no setting changes.
 const continuedJoin = `- |
   kubeadm() {
-    command kubeadm "$@" --ignore-preflight-errors=NumCPU && return
+    command kubeadm "$@" && return
     [ "$1" = join ] && [ -f /etc/kubernetes/manifests/etcd.yaml ] || return 1
     for pause in 10 20 30 40 50; do
       sleep $pause
@@ -115,8 +115,7 @@ func separatePools(class string) string {
 const (
 	// healthCheckFlavor has a MachineHealthCheck for the workers, whose condition MachineDeploymentRemediationSpec sets.
 	healthCheckFlavor = "md-remediation"
-	// controlPlaneHealthCheckFlavor has one for the control plane, whose machines wait for KCPRemediationSpec. They have
-	// one processor each, because there are three.
+	// controlPlaneHealthCheckFlavor has one for the control plane, whose machines wait for KCPRemediationSpec.
 	controlPlaneHealthCheckFlavor = "kcp-remediation"
 	// taintsFlavor has the taints that KCPAndMachineDeploymentRolloutSpec expects.
 	taintsFlavor = "taints"
@@ -124,8 +123,7 @@ const (
 	upgradesFlavor = "upgrades"
 	// topologyUpgradesFlavor has images by version.
 	topologyUpgradesFlavor = "upgrades-topology"
-	// oldTopologyFlavor has the image of the old version, and control plane machines with one processor, of which
-	// NodeDrainTimeoutSpec has three.
+	// oldTopologyFlavor has the image of the old version.
 	oldTopologyFlavor = "old-topology"
 	// selfHostedFlavor has nodes that get the managers' images, and memory for the managers.
 	selfHostedFlavor = "self-hosted"
@@ -142,7 +140,7 @@ var addedFlavors = []struct {
 }{
 	{name: healthCheckFlavor, template: "cluster-template.yaml", objects: healthCheck},
 	{name: controlPlaneHealthCheckFlavor, template: "cluster-template.yaml", objects: controlPlaneHealthCheck, replacements: []string{
-		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + waitForSignal, "${LIBVIRT_CONTROL_PLANE_CPUS:=2}", "1",
+		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + waitForSignal,
 	}},
 	{name: taintsFlavor, template: "cluster-template.yaml", replacements: []string{
 		"  machineTemplate:\n    spec:\n", "  machineTemplate:\n    spec:\n" + taints,
@@ -150,7 +148,7 @@ var addedFlavors = []struct {
 	}},
 	{name: upgradesFlavor, template: "cluster-template.yaml", replacements: oldImage, objects: upgradedTemplates},
 	{name: topologyUpgradesFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"    - name: network\n", newImage + "    - name: network\n"}, oldImage...)},
-	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"${LIBVIRT_CONTROL_PLANE_CPUS:=2}", "1"}, oldImage...)},
+	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
 	{name: selfHostedFlavor, template: "cluster-template.yaml", replacements: []string{
 		"    files:\n", "    files:\n" + mirror(),
 		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + readMirror,

@@ -29,68 +29,75 @@ import (
 
 const inPlace = "in-place"
 
-// Cluster API's own spec changes files of nodes, which the provider's extension leaves to others: this one changes hardware.
-var _ = Describe("Machines are updated in place", Label(inPlace), func() {
-	It("gives a control plane of three and a worker more memory, and none is replaced", func() {
-		ctx := context.Background()
-		namespace, cancelWatches := framework.SetupSpecNamespace(ctx, inPlace, management, folderOf(inPlace), installNetwork)
-		created := new(clusterctl.ApplyClusterTemplateAndWaitResult)
-		DeferCleanup(func() {
-			framework.DumpSpecResourcesAndCleanup(ctx, inPlace, management, bed.ClusterctlConfig, folderOf(inPlace), namespace, cancelWatches, created.Cluster, settings.GetIntervals, *keep)
-		})
-		extend(ctx, namespace.Name)
-		clusterctl.ApplyClusterTemplateAndWait(ctx, clusterctl.ApplyClusterTemplateAndWaitInput{
-			ClusterProxy: management,
-			ConfigCluster: clusterctl.ConfigClusterInput{
-				LogFolder: folderOf(inPlace), ClusterctlConfigPath: bed.ClusterctlConfig, KubeconfigPath: bed.Kubeconfig,
-				InfrastructureProvider: clusterctl.DefaultInfrastructureProvider, Namespace: namespace.Name, ClusterName: inPlace + "-" + util.RandomString(6),
-				KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: ptr.To[int64](1), WorkerMachineCount: ptr.To[int64](1),
-				ClusterctlVariables: map[string]string{"LIBVIRT_CONTROL_PLANE_CPUS": "1"},
-			},
-			WaitForClusterIntervals:      settings.GetIntervals(inPlace, "wait-cluster"),
-			WaitForControlPlaneIntervals: settings.GetIntervals(inPlace, "wait-control-plane"),
-			WaitForMachineDeployments:    settings.GetIntervals(inPlace, "wait-worker-nodes"),
-		}, created)
-		// Cluster API updates a control plane in place when it scales in before it scales out, which needs three machines.
-		framework.ScaleAndWaitControlPlane(ctx, framework.ScaleAndWaitControlPlaneInput{
-			ClusterProxy: management, Cluster: created.Cluster, ControlPlane: created.ControlPlane, Replicas: 3,
-			WaitForControlPlane: settings.GetIntervals(inPlace, "wait-control-plane-scaled"),
-		})
-		workload := management.GetWorkloadCluster(ctx, namespace.Name, created.Cluster.Name)
-		before := machinesOf(ctx, created.Cluster)
-		booted := boots(ctx, workload)
-		Expect(booted).To(HaveLen(4))
+// Cluster API's own spec changes files of nodes, which the provider's extension leaves to others: these change hardware.
+var _ = Describe("Machines are updated in place", func() {
+	It("gives a worker more memory, and doesn't replace it", Label(inPlace), func() { updateInPlace(inPlace, 1) })
+	// Cluster API updates a control plane in place when it scales in before it scales out, which needs three machines.
+	It("gives a control plane of three and a worker more memory, and none is replaced", Label(inPlace+"-control-plane"), func() {
+		updateInPlace(inPlace+"-control-plane", 3)
+	})
+})
 
-		By("Giving all machines more memory")
-		Expect(created.MachineDeployments).To(HaveLen(1))
+// updateInPlace makes a cluster with a worker and gives the worker more memory, and the control plane too if it has more
+// than one machine.
+func updateInPlace(spec string, controlPlaneMachines int64) {
+	ctx := context.Background()
+	namespace, cancelWatches := framework.SetupSpecNamespace(ctx, spec, management, folderOf(spec), installNetwork)
+	created := new(clusterctl.ApplyClusterTemplateAndWaitResult)
+	DeferCleanup(func() {
+		framework.DumpSpecResourcesAndCleanup(ctx, spec, management, bed.ClusterctlConfig, folderOf(spec), namespace, cancelWatches, created.Cluster, settings.GetIntervals, *keep)
+	})
+	extend(ctx, namespace.Name)
+	clusterctl.ApplyClusterTemplateAndWait(ctx, clusterctl.ApplyClusterTemplateAndWaitInput{
+		ClusterProxy: management,
+		ConfigCluster: clusterctl.ConfigClusterInput{
+			LogFolder: folderOf(spec), ClusterctlConfigPath: bed.ClusterctlConfig, KubeconfigPath: bed.Kubeconfig,
+			InfrastructureProvider: clusterctl.DefaultInfrastructureProvider, Namespace: namespace.Name, ClusterName: spec + "-" + util.RandomString(6),
+			KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: &controlPlaneMachines, WorkerMachineCount: ptr.To[int64](1),
+		},
+		WaitForClusterIntervals:      settings.GetIntervals(spec, "wait-cluster"),
+		WaitForControlPlaneIntervals: settings.GetIntervals(spec, "wait-control-plane"),
+		WaitForMachineDeployments:    settings.GetIntervals(spec, "wait-worker-nodes"),
+	}, created)
+	workload := management.GetWorkloadCluster(ctx, namespace.Name, created.Cluster.Name)
+	before := machinesOf(ctx, created.Cluster)
+	booted := boots(ctx, workload)
+	Expect(booted).To(HaveLen(int(controlPlaneMachines) + 1))
+
+	By("Giving machines more memory")
+	isChanged := func(machine *clusterv1.Machine) bool {
+		return controlPlaneMachines > 1 || !util.IsControlPlaneMachine(machine)
+	}
+	if controlPlaneMachines > 1 {
 		moreMemory(ctx, created.ControlPlane, &created.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, func() {
 			created.ControlPlane.Spec.Rollout.Strategy.Type = controlplanev1.RollingUpdateStrategyType
 			created.ControlPlane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
 		})
-		workers := created.MachineDeployments[0]
-		moreMemory(ctx, workers, &workers.Spec.Template.Spec.InfrastructureRef, func() {
-			workers.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
-			workers.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
-			workers.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
-		})
-
-		Eventually(func(g Gomega) {
-			for name, machine := range machinesOf(ctx, created.Cluster) {
-				g.Expect(before).To(HaveKeyWithValue(name, HaveField("UID", machine.UID)), "Machine %s is another one", name)
-				g.Expect(conditions.IsTrue(&machine, clusterv1.MachineUpToDateCondition)).To(BeTrue(), "Machine %s is up to date", name)
-				g.Expect(conditions.IsFalse(&machine, clusterv1.MachineUpdatingCondition)).To(BeTrue(), "Machine %s is not being updated", name)
-			}
-			for name, id := range boots(ctx, workload) {
-				g.Expect(booted).To(HaveKey(name))
-				g.Expect(id).ToNot(Equal(booted[name]), "node %s has started again", name)
-			}
-		}, settings.GetIntervals(inPlace, "wait-machine-upgrade")...).Should(Succeed())
-		framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name, Intervals: settings.GetIntervals(inPlace, "wait-nodes-ready")})
-		framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name})
-		Expect(machinesOf(ctx, created.Cluster)).To(HaveLen(len(before)))
-		reachable(ctx, workload)
+	}
+	Expect(created.MachineDeployments).To(HaveLen(1))
+	workers := created.MachineDeployments[0]
+	moreMemory(ctx, workers, &workers.Spec.Template.Spec.InfrastructureRef, func() {
+		workers.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+		workers.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
+		workers.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
 	})
-})
+
+	Eventually(func(g Gomega) {
+		current := boots(ctx, workload)
+		for name, machine := range machinesOf(ctx, created.Cluster) {
+			g.Expect(before).To(HaveKeyWithValue(name, HaveField("UID", machine.UID)), "Machine %s is another one", name)
+			g.Expect(conditions.IsTrue(&machine, clusterv1.MachineUpToDateCondition)).To(BeTrue(), "Machine %s is up to date", name)
+			g.Expect(conditions.IsFalse(&machine, clusterv1.MachineUpdatingCondition)).To(BeTrue(), "Machine %s is not being updated", name)
+			node := machine.Status.NodeRef.Name
+			g.Expect(current).To(HaveKey(node))
+			g.Expect(current[node] != booted[node]).To(Equal(isChanged(&machine)), "node %s has started again", node)
+		}
+	}, settings.GetIntervals(spec, "wait-machine-upgrade")...).Should(Succeed())
+	framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name, Intervals: settings.GetIntervals(spec, "wait-nodes-ready")})
+	framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name})
+	Expect(machinesOf(ctx, created.Cluster)).To(HaveLen(len(before)))
+	reachable(ctx, workload)
+}
 
 // machinesOf returns the Machines of a cluster by their names.
 func machinesOf(ctx context.Context, cluster *clusterv1.Cluster) map[string]clusterv1.Machine {
