@@ -65,10 +65,9 @@ func updateInPlace(spec string, controlPlaneMachines int64) {
 	Expect(booted).To(HaveLen(int(controlPlaneMachines) + 1))
 
 	By("Giving machines more memory")
-	isChanged := func(machine *clusterv1.Machine) bool {
-		return controlPlaneMachines > 1 || !util.IsControlPlaneMachine(machine)
-	}
-	if controlPlaneMachines > 1 {
+	changesControlPlane := controlPlaneMachines > 1
+	isChanged := func(machine *clusterv1.Machine) bool { return changesControlPlane || !util.IsControlPlaneMachine(machine) }
+	if changesControlPlane {
 		moreMemory(ctx, created.ControlPlane, &created.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, func() {
 			created.ControlPlane.Spec.Rollout.Strategy.Type = controlplanev1.RollingUpdateStrategyType
 			created.ControlPlane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
@@ -90,7 +89,8 @@ func updateInPlace(spec string, controlPlaneMachines int64) {
 			g.Expect(conditions.IsFalse(&machine, clusterv1.MachineUpdatingCondition)).To(BeTrue(), "Machine %s is not being updated", name)
 			node := machine.Status.NodeRef.Name
 			g.Expect(current).To(HaveKey(node))
-			g.Expect(current[node] != booted[node]).To(Equal(isChanged(&machine)), "node %s has started again", node)
+			hasRestarted := current[node] != booted[node]
+			g.Expect(hasRestarted).To(Equal(isChanged(&machine)), "node %s has started again: %t", node, hasRestarted)
 		}
 	}, settings.GetIntervals(spec, "wait-machine-upgrade")...).Should(Succeed())
 	framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name, Intervals: settings.GetIntervals(spec, "wait-nodes-ready")})
