@@ -66,7 +66,9 @@ func updateInPlace(spec string, controlPlaneMachines int64) {
 
 	By("Giving machines more memory")
 	changesControlPlane := controlPlaneMachines > 1
-	isChanged := func(machine *clusterv1.Machine) bool { return changesControlPlane || !util.IsControlPlaneMachine(machine) }
+	isChanged := func(machine *clusterv1.Machine) bool {
+		return changesControlPlane || !util.IsControlPlaneMachine(machine)
+	}
 	if changesControlPlane {
 		moreMemory(ctx, created.ControlPlane, &created.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, func() {
 			created.ControlPlane.Spec.Rollout.Strategy.Type = controlplanev1.RollingUpdateStrategyType
