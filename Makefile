@@ -126,6 +126,7 @@ e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...
+	$$($(TOOL) golangci-lint) fmt --diff provider/e2e
 	go -C provider/e2e vet -tags e2e ./...
 	hack/verify-generated
 	go mod tidy -diff
