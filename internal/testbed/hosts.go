@@ -151,6 +151,8 @@ func (t *Testbed) CreateHost(ctx context.Context, spec HostSpec, uri, identity s
 			// The hosts share one small machine, and all of their resources are for guests.
 			"reserved":   map[string]any{"cpus": int64(0), "memory": "0", "storage": "0"},
 			"overcommit": map[string]any{"cpuPercent": int64(800)},
+			// The folder of the logs of domains, which QEMULog reads.
+			"consoleLogFolder": "/var/log/libvirt/qemu",
 		},
 	}}
 	if err := t.Client.Create(ctx, object); err != nil {

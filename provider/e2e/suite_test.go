@@ -21,7 +21,6 @@ import (
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -103,7 +102,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).ToNot(HaveOccurred())
 	Expect(bed.ServeGuest(ctx)).To(Succeed())
 	Expect(hosts.Register(ctx)).To(Succeed())
-	keepConsoleLogs(ctx)
 	if *faultSeed != 0 {
 		stopFaults = causeFaults(ctx, hosts.All[0], *faultSeed)
 	}
@@ -132,19 +130,4 @@ func newScheme() *runtime.Scheme {
 	framework.TryAddDefaultSchemes(scheme)
 	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
 	return scheme
-}
-
-// consoleLogFolder is where the host has the machines' console logs: libvirt's own log folder, which the testbed keeps
-// in its folder.
-const consoleLogFolder = "/var/log/libvirt/qemu"
-
-// keepConsoleLogs has the host keep what machines write to their consoles.
-func keepConsoleLogs(ctx context.Context) {
-	var hosts infrav1.LibvirtHostList
-	Expect(bed.Client.List(ctx, &hosts)).To(Succeed())
-	for i := range hosts.Items {
-		before := hosts.Items[i].DeepCopy()
-		hosts.Items[i].Spec.ConsoleLogFolder = consoleLogFolder
-		Expect(bed.Client.Patch(ctx, &hosts.Items[i], client.MergeFrom(before))).To(Succeed())
-	}
 }

@@ -26,10 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // patience is the timeout for anything. It is far more than needed, and not a measure.
@@ -137,7 +139,7 @@ func eventually(g *WithT, check func(g Gomega)) {
 	g.Eventually(check).WithTimeout(patience).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-// describe shows all clusters as clusterctl does, for failures.
+// describe shows for failures all clusters as clusterctl does, and why guests may have been silent.
 func (w *world) describe(ctx context.Context) string {
 	var list clusterv1.ClusterList
 	if err := w.Client.List(ctx, &list); err != nil {
@@ -146,13 +148,39 @@ func (w *world) describe(ctx context.Context) string {
 	var out strings.Builder
 	for i := range list.Items {
 		object := &list.Items[i]
-		tree, err := w.Clusterctl(ctx, "describe", "cluster", object.Name, "--namespace="+object.Namespace, "--show-conditions=all", "--grouping=false", "--echo")
+		tree, err := w.Clusterctl(ctx, "describe", "cluster", object.Name, "--namespace="+object.Namespace, "--grouping=false", "--echo")
 		if err != nil {
 			tree = err.Error()
 		}
-		fmt.Fprintf(&out, "== %s\n%s\n", client.ObjectKeyFromObject(object), tree)
+		fmt.Fprintf(&out, "== %s\n", client.ObjectKeyFromObject(object))
+		for line := range strings.Lines(tree) {
+			fmt.Fprintln(&out, strings.TrimRight(line, " \n")) // clusterctl fills each line up to the longest one
+		}
 	}
+	w.describeSilent(&out)
 	return out.String()
+}
+
+// describeSilent writes the last lines from the consoles of the guests that exist and have not reported.
+func (w *world) describeSilent(out *strings.Builder) {
+	const most = 1000 // bytes
+	for name, host := range w.hosts {
+		domains, err := host.Domains()
+		if err != nil {
+			fmt.Fprintf(out, "== the domains of %s: %v\n", name, err)
+		}
+		reports, _ := host.Reports()
+		for _, domain := range domains {
+			if slices.ContainsFunc(reports, func(r report.Report) bool { return r.SystemUUID == domain.UUID }) {
+				continue
+			}
+			console, err := host.QEMULog(hypervisor.ConsoleLogName(domain.Name))
+			if err != nil {
+				console = []byte(err.Error())
+			}
+			fmt.Fprintf(out, "== no report of %s on %s, whose console has\n%s\n", domain.Name, name, console[max(0, len(console)-most):])
+		}
+	}
 }
 
 // hostsReady waits until all hosts are Ready.
