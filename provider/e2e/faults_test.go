@@ -37,17 +37,17 @@ var faults = []struct {
 	}},
 }
 
-// causeFaults causes one fault after the other until stop is called, which checks that each could be caused.
+// causeFaults causes one fault after the other until stop is called, which checks that none failed, and that each was
+// caused at least once.
 func causeFaults(ctx context.Context, host *libvirthost.Host, seed uint64) (stop func()) {
 	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same faults for the same seed
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
+	caused := map[string]int{}
 	go func() {
-		caused := map[string]int{}
 		for {
 			select {
 			case <-ctx.Done():
-				fmt.Println("faults that were caused:", caused)
 				ended <- nil
 				return
 			case <-time.After(seconds(random, 15, 60)):
@@ -64,6 +64,8 @@ func causeFaults(ctx context.Context, host *libvirthost.Host, seed uint64) (stop
 	return func() {
 		cancel()
 		Expect(<-ended).To(Succeed())
+		fmt.Println("faults that were caused:", caused)
+		Expect(caused).To(HaveLen(len(faults)), "the specs were too short for each fault")
 	}
 }
 
