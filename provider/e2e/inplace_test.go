@@ -15,9 +15,7 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
-	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,24 +40,9 @@ var _ = Describe("Machines are updated in place", func() {
 // than one machine.
 func updateInPlace(spec string, controlPlaneMachines int64) {
 	ctx := context.Background()
-	namespace, cancelWatches := framework.SetupSpecNamespace(ctx, spec, management, folderOf(spec), installNetwork)
-	created := new(clusterctl.ApplyClusterTemplateAndWaitResult)
-	DeferCleanup(func() {
-		framework.DumpSpecResourcesAndCleanup(ctx, spec, management, bed.ClusterctlConfig, folderOf(spec), namespace, cancelWatches, created.Cluster, settings.GetIntervals, *keep)
-	})
-	extend(ctx, namespace.Name)
-	clusterctl.ApplyClusterTemplateAndWait(ctx, clusterctl.ApplyClusterTemplateAndWaitInput{
-		ClusterProxy: management,
-		ConfigCluster: clusterctl.ConfigClusterInput{
-			LogFolder: folderOf(spec), ClusterctlConfigPath: bed.ClusterctlConfig, KubeconfigPath: bed.Kubeconfig,
-			InfrastructureProvider: clusterctl.DefaultInfrastructureProvider, Namespace: namespace.Name, ClusterName: spec + "-" + util.RandomString(6),
-			KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: &controlPlaneMachines, WorkerMachineCount: ptr.To[int64](1),
-		},
-		WaitForClusterIntervals:      settings.GetIntervals(spec, "wait-cluster"),
-		WaitForControlPlaneIntervals: settings.GetIntervals(spec, "wait-control-plane"),
-		WaitForMachineDeployments:    settings.GetIntervals(spec, "wait-worker-nodes"),
-	}, created)
-	workload := management.GetWorkloadCluster(ctx, namespace.Name, created.Cluster.Name)
+	created := newCluster(ctx, spec, controlPlaneMachines, func(namespace string) { extend(ctx, namespace) })
+	namespace := created.Cluster.Namespace
+	workload := management.GetWorkloadCluster(ctx, namespace, created.Cluster.Name)
 	before := machinesOf(ctx, created.Cluster)
 	booted := boots(ctx, workload)
 	Expect(booted).To(HaveLen(int(controlPlaneMachines) + 1))
@@ -95,8 +78,8 @@ func updateInPlace(spec string, controlPlaneMachines int64) {
 			g.Expect(hasRestarted).To(Equal(isChanged(&machine)), "node %s has started again: %t", node, hasRestarted)
 		}
 	}, settings.GetIntervals(spec, "wait-machine-upgrade")...).Should(Succeed())
-	framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name, Intervals: settings.GetIntervals(spec, "wait-nodes-ready")})
-	framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace.Name})
+	framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace, Intervals: settings.GetIntervals(spec, "wait-nodes-ready")})
+	framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: management.GetClient(), Name: created.Cluster.Name, Namespace: namespace})
 	Expect(machinesOf(ctx, created.Cluster)).To(HaveLen(len(before)))
 	reachable(ctx, workload)
 }
@@ -115,19 +98,18 @@ func machinesOf(ctx context.Context, cluster *clusterv1.Cluster) map[string]clus
 }
 
 // moreMemory gives an owner of machines a template in the place of the one that ref names, which differs in memory, and
-// makes another change together with it.
-func moreMemory(ctx context.Context, owner client.Object, ref *clusterv1.ContractVersionedObjectReference, change func()) {
+// calls and for another change together with it.
+func moreMemory(ctx context.Context, owner client.Object, ref *clusterv1.ContractVersionedObjectReference, and func()) {
 	c := management.GetClient()
 	var template infrav1.LibvirtMachineTemplate
 	Expect(c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: ref.Name}, &template)).To(Succeed())
 	larger := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: ref.Name + "-larger"}, Spec: template.Spec}
 	larger.Spec.Template.Spec.Memory.Add(resource.MustParse("256Mi"))
 	Expect(c.Create(ctx, larger)).To(Succeed())
-	Expect(c.Get(ctx, client.ObjectKeyFromObject(owner), owner)).To(Succeed())
-	patch := client.MergeFrom(owner.DeepCopyObject().(client.Object))
-	ref.Name = larger.Name
-	change()
-	Expect(c.Patch(ctx, owner, patch)).To(Succeed())
+	change(ctx, owner, func() {
+		ref.Name = larger.Name
+		and()
+	})
 }
 
 // extend has Cluster API ask the provider's extension about updates of machines in a namespace.

@@ -16,12 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -33,29 +30,15 @@ const lifecycle = "lifecycle"
 var _ = Describe("A cluster outlives changes of its management", Label(lifecycle), func() {
 	It("is moved there and back, and its provider is upgraded, while its nodes run on", func() {
 		ctx := context.Background()
-		namespace, cancelWatches := framework.SetupSpecNamespace(ctx, lifecycle, management, folderOf(lifecycle), installNetwork)
-		created := new(clusterctl.ApplyClusterTemplateAndWaitResult)
-		DeferCleanup(func() {
-			framework.DumpSpecResourcesAndCleanup(ctx, lifecycle, management, bed.ClusterctlConfig, folderOf(lifecycle), namespace, cancelWatches, created.Cluster, settings.GetIntervals, *keep)
-		})
-		clusterctl.ApplyClusterTemplateAndWait(ctx, clusterctl.ApplyClusterTemplateAndWaitInput{
-			ClusterProxy: management,
-			ConfigCluster: clusterctl.ConfigClusterInput{
-				LogFolder: folderOf(lifecycle), ClusterctlConfigPath: bed.ClusterctlConfig, KubeconfigPath: bed.Kubeconfig,
-				InfrastructureProvider: clusterctl.DefaultInfrastructureProvider, Namespace: namespace.Name, ClusterName: lifecycle + "-" + util.RandomString(6),
-				KubernetesVersion: settings.MustGetVariable(capie2e.KubernetesVersion), ControlPlaneMachineCount: ptr.To[int64](1), WorkerMachineCount: ptr.To[int64](1),
-			},
-			WaitForClusterIntervals:      settings.GetIntervals(lifecycle, "wait-cluster"),
-			WaitForControlPlaneIntervals: settings.GetIntervals(lifecycle, "wait-control-plane"),
-			WaitForMachineDeployments:    settings.GetIntervals(lifecycle, "wait-worker-nodes"),
-		}, created)
+		created := newCluster(ctx, lifecycle, 1, nil)
+		namespace := created.Cluster.Namespace
 		name := created.Cluster.Name
-		workload := management.GetWorkloadCluster(ctx, namespace.Name, name)
+		workload := management.GetWorkloadCluster(ctx, namespace, name)
 		booted := boots(ctx, workload)
 		Expect(booted).To(HaveLen(2))
 		runsOn := func(by framework.ClusterProxy) {
-			framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: by.GetClient(), Name: name, Namespace: namespace.Name, Intervals: settings.GetIntervals(lifecycle, "wait-nodes-ready")})
-			framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: by.GetClient(), Name: name, Namespace: namespace.Name})
+			framework.WaitForMachinesReady(ctx, framework.WaitForMachinesReadyInput{Lister: by.GetClient(), Name: name, Namespace: namespace, Intervals: settings.GetIntervals(lifecycle, "wait-nodes-ready")})
+			framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: by.GetClient(), Name: name, Namespace: namespace})
 			Expect(boots(ctx, workload)).To(Equal(booted), "nodes have started again, or are others")
 		}
 
@@ -67,7 +50,7 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 		other := framework.NewClusterProxy("second", second.Kubeconfig, newScheme())
 		DeferCleanup(func() { other.Dispose(ctx) })
 		DeferCleanup(func() { // where the spec fails between the moves
-			if exists(ctx, other.GetClient(), manifest.Object{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: namespace.Name, Name: name}) {
+			if exists(ctx, other.GetClient(), manifest.Object{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: namespace, Name: name}) {
 				framework.DeleteClusterAndWait(ctx, framework.DeleteClusterAndWaitInput{
 					ClusterProxy: other, ClusterctlConfigPath: bed.ClusterctlConfig, Cluster: created.Cluster, ArtifactFolder: folderOf(lifecycle),
 				}, settings.GetIntervals(lifecycle, "wait-delete-cluster")...)
@@ -78,10 +61,10 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 			By("Installing the provider in the second management cluster from " + server.name)
 			server.install(ctx, second, i == 0)
 			By("Moving the cluster there")
-			moveAsPlanned(ctx, bed, second, namespace.Name, fmt.Sprintf("there-%d", i))
+			moveAsPlanned(ctx, bed, second, namespace, fmt.Sprintf("there-%d", i))
 			runsOn(other)
 			By("Moving it back")
-			moveAsPlanned(ctx, second, bed, namespace.Name, fmt.Sprintf("back-%d", i))
+			moveAsPlanned(ctx, second, bed, namespace, fmt.Sprintf("back-%d", i))
 			runsOn(management)
 		}
 
