@@ -4,10 +4,8 @@ package libvirthost
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -323,35 +321,4 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 		bytes[bit/8] |= 1 << (7 - bit%8)
 	}
 	return netip.AddrFrom4(bytes)
-}
-
-// listenForReports receives the reports of the host's guests.
-func (h *Host) listenForReports(ctx context.Context) error {
-	listener, err := h.Namespace.Listen(ctx, net.JoinHostPort(h.Gateway().String(), report.Port))
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+report.Path, func(_ http.ResponseWriter, request *http.Request) {
-		var got report.Report
-		if err := json.NewDecoder(request.Body).Decode(&got); err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		got.From, _, _ = net.SplitHostPort(request.RemoteAddr)
-		h.mutex.Lock()
-		defer h.mutex.Unlock()
-		h.reached = append(h.reached, got)
-		close(h.news)
-		h.news = make(chan struct{})
-	})
-	h.reports = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = h.reports.Serve(listener) }()
-	return nil
-}
-
-// Reports returns the reports of the host's guests, the oldest first, and a channel that is closed when there are more.
-func (h *Host) Reports() ([]report.Report, <-chan struct{}) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return append([]report.Report(nil), h.reached...), h.news
 }

@@ -67,6 +67,9 @@ func boot() error {
 		return err
 	}
 	result.SystemUUID = strings.ToLower(strings.TrimSpace(string(uuid)))
+	if result.BootID, err = readLine("/proc/sys/kernel/random/boot_id"); err != nil {
+		return err
+	}
 	if result.Disks, err = findDisks("/sys/block"); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ type Report struct {
 	UserDataSHA256 string
 	// IgnitionSHA256 is the hash of the Ignition configuration in hexadecimal, or empty without one.
 	IgnitionSHA256 string
+	// BootID is the kernel's random ID of this start. A guest whose host answers late posts the same report again.
+	BootID string
 	// SystemUUID is the UUID of the domain, from the firmware.
 	SystemUUID string
 	// Size of the machine.
