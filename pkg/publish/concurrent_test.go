@@ -139,6 +139,26 @@ func TestTenPublishersOfDifferentVersionsAndProviders(t *testing.T) {
 	}
 }
 
+// TestFolderMadeByAnotherPublisher makes the repository's folder while another publisher makes it too.
+func TestFolderMadeByAnotherPublisher(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	for i := range 5000 {
+		root := filepath.Join(above, fmt.Sprint(i))
+		var other sync.WaitGroup
+		other.Go(func() {
+			if err := os.Mkdir(root, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Error(err)
+			}
+		})
+		_, err := (&folder{root: root, disk: unsynced}).makeRoot()
+		other.Wait()
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+}
+
 func TestTenPublishersReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"replacement", "build"} {

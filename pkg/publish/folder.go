@@ -331,6 +331,8 @@ func (f *folder) syncAll() error {
 func (f *folder) makeRoot() (made []string, err error) {
 	var missing []string
 	for path := f.root; ; path = filepath.Dir(path) {
+		// A link is looked for before what it points to: another publisher may make the folder in between.
+		link, notThere := os.Lstat(path)
 		info, err := os.Stat(path)
 		if err == nil {
 			if !info.IsDir() {
@@ -341,7 +343,7 @@ func (f *folder) makeRoot() (made []string, err error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("looking for the folder: %w", err)
 		}
-		if _, err := os.Lstat(path); err == nil {
+		if notThere == nil && link.Mode()&fs.ModeSymlink != 0 {
 			return nil, fmt.Errorf("%s is a link to something that does not exist: make that, or remove the link", path)
 		}
 		missing = append(missing, path)
