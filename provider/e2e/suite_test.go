@@ -81,6 +81,9 @@ func TestSpecs(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	// QuickStartSpec has no interval for machine pools: it waits for them as long as Eventually does, by default a second.
+	SetDefaultEventuallyTimeout(30 * time.Minute)
+	SetDefaultEventuallyPollingInterval(time.Second)
 	var err error
 	settings, err = readSettings()
 	Expect(err).ToNot(HaveOccurred())
