@@ -7,6 +7,10 @@ SHELL := bash
 # The version to release: the newest series of the provider's metadata.yaml, patch 0.
 VERSION ?= $(shell awk '$$2 == "major:" {major = $$3} $$1 == "minor:" {if (major > M || (major == M && $$2 >= m)) {M = major; m = $$2}} END {print "v" M "." m ".0"}' provider/metadata.yaml)
 OUT := out
+# One way to compile for programs, tests and lint, which doesn't depend on the folder of the checkout: Go's cache then
+# compiles each package once, also for a fresh clone.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # How long an API server may take to start: the default of 20 s is too short while other tests are compiled.
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT ?= 2m
 TOOL := hack/tools/tool
@@ -26,8 +30,8 @@ generate: ## Regenerate the generated files: the API's code, CRDs, RBAC, webhook
 
 .PHONY: build
 build: ## Build the tool and the provider's manager into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/manager ./provider
+	go build -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
+	go build -ldflags '-s -w' -o bin/manager ./provider
 
 # The repository of the images. The release's images are in it only after `make push`.
 IMAGE_REPO ?= ghcr.io/clusterctl-release
@@ -38,7 +42,7 @@ build-image = go run ./hack/image -version $(VERSION) -platforms $(IMAGE_PLATFOR
 
 .PHONY: release
 release: ## Build the provider's release into out/release and its image into out/images, and publish it to the local repository out/repository
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
+	go build -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
 	bin/clusterctl-release metadata check
 	image=$$($(build-image) $(MANAGER_IMAGE)); \
 	bin/clusterctl-release build --version $(VERSION) --output $(OUT)/release --image ghcr.io/clusterctl-release/$(MANAGER_IMAGE)=$(IMAGE_REPO)/$(MANAGER_IMAGE):$$image
@@ -134,7 +138,7 @@ verify: ## Check lint, generated files and go.mod
 
 .PHONY: race
 race: ## Run the tests with the race detector, without those of the testbed
-	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -race -timeout 90m ./pkg/... ./provider/internal/...
+	CGO_ENABLED=1 KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -race -timeout 90m ./pkg/... ./provider/internal/...
 
 .PHONY: mutants
 mutants: ## Add each check's defects to the provider's release, and print which checks report them

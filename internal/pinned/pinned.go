@@ -5,14 +5,14 @@ package pinned
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
 // Root returns the project's root folder.
@@ -25,14 +25,25 @@ func Root(tb testing.TB) string {
 	return root
 }
 
-// FindRoot is Root for programs that aren't tests.
+// FindRoot is Root for programs that aren't tests. It is the folder with the project's go.mod, from the folder that the
+// program was started in upwards.
 func FindRoot() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) {
-		return "", errors.New("the program does not know where its sources are: build it without -trimpath")
+	for folder := startFolder; ; folder = filepath.Dir(folder) {
+		content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if err == nil && modfile.ModulePath(content) == module {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("neither %s nor a folder above it has the go.mod of %s: start the program in a checkout", startFolder, module)
+		}
 	}
-	return filepath.Join(filepath.Dir(file), "..", ".."), nil
 }
+
+// startFolder is the folder that the program was started in: tests change theirs.
+var startFolder, _ = os.Getwd()
+
+// module is the path of the project's module.
+const module = "github.com/clusterctl-release/clusterctl-release"
 
 // Tool returns the path of a tool, e.g. "clusterctl", and builds it if this version is not in the
 // cache yet.
