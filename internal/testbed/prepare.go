@@ -44,9 +44,16 @@ type prepared struct {
 	Manager string
 }
 
+// The names of the control plane's programs in hack/tools/tool.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kubernetes-v1.36.3/kube-apiserver"
+	ControllerManager = "kubernetes-v1.36.3/kube-controller-manager"
+)
+
 // tools are the programs of a testbed, by their names in hack/tools/tool.
 var tools = []string{
-	"etcd", "kube-apiserver", "kube-apiserver/kube-controller-manager", "kustomize", "clusterctl",
+	Etcd, APIServer, ControllerManager, "kustomize", "clusterctl",
 	"clusterctl/core", "clusterctl/bootstrap/kubeadm", "clusterctl/controlplane/kubeadm", "ipam-in-cluster",
 }
 

@@ -128,9 +128,8 @@ func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
 	}
 	t.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
 		Dir:  filepath.Join(t.Dir, "management"),
-		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
-		ControllerManager: t.prepared.Tools["kube-apiserver/kube-controller-manager"],
-		Address:           address, Port: apiServerPort,
+		Etcd: t.prepared.Tools[Etcd], APIServer: t.prepared.Tools[APIServer], ControllerManager: t.prepared.Tools[ControllerManager],
+		Address: address, Port: apiServerPort,
 		Audited: audit.Account(ManagerNamespace, ManagerAccount),
 	})
 	if err != nil {
@@ -203,7 +202,7 @@ func (t *Testbed) run(ctx context.Context, mgr ctrl.Manager) {
 func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) (*workload.Player, error) {
 	t.player = &workload.Player{
 		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network,
-		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
+		Etcd: t.prepared.Tools[Etcd], APIServer: t.prepared.Tools[APIServer],
 	}
 	for _, host := range hosts {
 		t.player.Hosts = append(t.player.Hosts, host)

@@ -56,8 +56,8 @@ func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string, 
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() { g.Expect(network.Remove()).To(Succeed()) })
 	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(dir, "management"), Etcd: tools["etcd"], APIServer: tools["kube-apiserver"],
-		ControllerManager: tools["kube-apiserver/kube-controller-manager"], Address: network.Gateway(), Port: 6443,
+		Dir: filepath.Join(dir, "management"), Etcd: tools[testbed.Etcd], APIServer: tools[testbed.APIServer],
+		ControllerManager: tools[testbed.ControllerManager], Address: network.Gateway(), Port: 6443,
 	})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(plane.Stop)
