@@ -279,7 +279,7 @@ func (p *guide) cleanUp() string {
 	}
 	script.WriteString("kubectl delete -n team --all --timeout=1m clusters.cluster.x-k8s.io,libvirtclusters,libvirtmachines\n")
 	script.WriteString(strings.TrimSuffix(listClusterScoped, "list > before\n"))
-	script.WriteString("list | comm -13 before - | xargs --no-run-if-empty kubectl delete --timeout=1m\n")
+	script.WriteString("list | comm -13 before - | xargs --no-run-if-empty kubectl delete --ignore-not-found --timeout=1m\n")
 	return script.String()
 }
 
