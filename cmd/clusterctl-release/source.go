@@ -114,8 +114,8 @@ func isDump(path string) bool {
 func meantNamespace(world *move.World, asked string) (string, error) {
 	found := world.Namespaces()
 	if asked != "" {
-		for i := range world.Objects {
-			if world.Objects[i].Namespace == asked {
+		for _, o := range world.Objects {
+			if o.Namespace == asked {
 				return asked, nil
 			}
 		}

@@ -132,12 +132,12 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 		}
 		return
 	}
-	for i := range w.Objects {
-		w.Kinds.assume(&w.Objects[i])
+	for _, o := range w.Objects {
+		w.Kinds.assume(o.Object)
 	}
-	for i := range w.Objects { // after all objects: those tell whether their kinds have namespaces
-		for _, r := range w.Objects[i].Owners {
-			w.Kinds.assume(&Object{Object: manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: w.Objects[i].Namespace}})
+	for _, o := range w.Objects { // after all objects: those tell whether their kinds have namespaces
+		for _, r := range o.Owners {
+			w.Kinds.assume(manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: o.Namespace})
 		}
 	}
 	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are treated as kinds that clusterctl installed, as cluster-scoped if their objects have no namespace, and as kinds without a label to move them (add the output of `kubectl get crds -o yaml` to the dump to know)")
@@ -155,8 +155,8 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 
 // isBackup reports whether all files are named as clusterctl names them.
 func (w *World) isBackup() bool {
-	for i := range w.Objects {
-		if filepath.Base(w.Objects[i].Place.File) != FileName(w.Objects[i].Object) {
+	for _, o := range w.Objects {
+		if filepath.Base(o.Place.File) != FileName(o.Object) {
 			return false
 		}
 	}
@@ -165,20 +165,17 @@ func (w *World) isBackup() bool {
 
 // dropDuplicates keeps one of objects that were dumped twice. Which is the newer is not known.
 func (w *World) dropDuplicates() {
-	first := make(map[key]int, len(w.Objects))
-	kept := w.Objects[:0]
-	for _, o := range w.Objects {
-		at, seen := first[o.key()]
-		if !seen {
-			first[o.key()] = len(kept)
-			kept = append(kept, o)
-			continue
+	firsts := make(map[key]*Object, len(w.Objects))
+	w.Objects = slices.DeleteFunc(w.Objects, func(o *Object) bool {
+		first, seen := firsts[o.key()]
+		switch {
+		case !seen:
+			firsts[o.key()] = o
+		case first.UID != o.UID:
+			w.problem(o.where(), "%s exists twice with different UIDs, also at %s: dumps of two clusters, or of two times, are mixed; the first one is used", o.Object, first.where())
 		}
-		if kept[at].UID != o.UID {
-			w.problem(o.where(), "%s exists twice with different UIDs, also at %s: dumps of two clusters, or of two times, are mixed; the first one is used", o.Object, kept[at].where())
-		}
-	}
-	w.Objects = kept
+		return seen
+	})
 }
 
 // where returns the place of an object in a dump.
@@ -191,10 +188,9 @@ func (o *Object) where() string {
 
 // checkUIDs reports objects without UIDs, and UIDs of several objects.
 func (w *World) checkUIDs() {
-	owners := map[types.UID]int{}
+	owners := map[types.UID]*Object{}
 	missing, first := 0, ""
-	for i := range w.Objects {
-		o := &w.Objects[i]
+	for _, o := range w.Objects {
 		if o.UID == "" {
 			if missing++; missing == 1 {
 				first = o.where()
@@ -202,11 +198,11 @@ func (w *World) checkUIDs() {
 			continue
 		}
 		if other, ok := owners[o.UID]; ok {
-			w.problem(o.where(), "%s has the UID %s, which %s has as well (%s): the dump was edited; the UID is treated as that of the first", o.Object, o.UID, w.Objects[other].Object, w.Objects[other].where())
+			w.problem(o.where(), "%s has the UID %s, which %s has as well (%s): the dump was edited; the UID is treated as that of the first", o.Object, o.UID, other.Object, other.where())
 			o.UID = ""
 			continue
 		}
-		owners[o.UID] = i
+		owners[o.UID] = o
 	}
 	if missing > 0 {
 		w.problem(first, "%d of %d objects have no metadata.uid, this one first: owners are looked for by kind and name instead; dump with `kubectl get -o yaml`, which has UIDs", missing, len(w.Objects))

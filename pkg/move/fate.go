@@ -75,8 +75,7 @@ func (g *Graph) Members(p *Plan) []Member {
 		}
 	}
 	// The remaining fates belong to objects that aren't nodes, because a move doesn't read them.
-	for i := range g.world.Objects {
-		o := &g.world.Objects[i]
+	for _, o := range g.world.Objects {
 		if m, ok := fates[o.Object]; ok {
 			delete(fates, o.Object)
 			g.linkUnread(&m, o, at)
@@ -100,8 +99,8 @@ func (m *Member) link(at int, soft bool) {
 
 // linkUnread adds the owners of an object that a move does not read, as far as they are in the graph.
 func (g *Graph) linkUnread(m *Member, o *Object, at map[*Node]int) {
-	for i := range o.Owners {
-		if owner := g.byUID[o.Owners[i].UID]; owner != nil {
+	for _, r := range o.Owners {
+		if owner := g.byUID[r.UID]; owner != nil {
 			m.link(at[owner], false)
 		}
 	}

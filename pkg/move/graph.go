@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -58,7 +59,7 @@ type Graph struct {
 
 	world *World
 	byUID map[types.UID]*Node
-	byKey map[key]int
+	byKey map[key]*Object
 	// elsewhere contains the Clusters of other namespaces.
 	elsewhere []*clusterv1.Cluster
 }
@@ -87,18 +88,13 @@ func (g *Graph) stop(o manifest.Object, ends int, format string, args ...any) {
 // Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces. Objects that don't
 // fit the type of their kind become problems of the world.
 func Discover(ctx context.Context, world *World, namespace string) *Graph {
-	g := &Graph{Namespace: namespace, world: world, byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]int, len(world.Objects))}
-	order := make([]int, len(world.Objects))
-	for i := range world.Objects {
-		order[i] = i
-		g.byKey[world.Objects[i].key()] = i
+	g := &Graph{Namespace: namespace, world: world, byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]*Object, len(world.Objects))}
+	for _, o := range world.Objects {
+		g.byKey[o.key()] = o
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return compareObjects(world.Objects[a].Object, world.Objects[b].Object)
-	})
+	sorted := slices.SortedFunc(slices.Values(world.Objects), func(a, b *Object) int { return compareObjects(a.Object, b.Object) })
 	providers := world.providerNamespaces()
-	for _, i := range order {
-		o := &world.Objects[i]
+	for _, o := range sorted {
 		if g.reads(o, providers) {
 			g.add(ctx, o)
 		} else if namespace != "" && o.Namespace != namespace && o.GroupKind() == clusterKind {
@@ -159,8 +155,8 @@ func (g *Graph) add(ctx context.Context, o *Object) *Node {
 	if err := n.readContent(ctx); err != nil {
 		g.world.problem(o.String(), "it can't be read: %v", err)
 	}
-	for i := range o.Owners {
-		owner := g.owner(o, i)
+	for _, r := range o.Owners {
+		owner := g.owner(o, r)
 		if !slices.Contains(n.Owners, owner) {
 			n.Owners = append(n.Owners, owner)
 		}
@@ -168,16 +164,15 @@ func (g *Graph) add(ctx context.Context, o *Object) *Node {
 	return n
 }
 
-// owner returns the node of an owner reference, a virtual one if it was not read yet.
-func (g *Graph) owner(o *Object, i int) *Node {
-	reference := o.Owners[i]
+// owner returns the node of an owner reference of an object, a virtual one if it was not read yet.
+func (g *Graph) owner(o *Object, reference metav1.OwnerReference) *Node {
 	id := reference.UID
 	gk := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind()
 	if _, known := g.byUID[id]; id == "" || !known {
 		// A source without UIDs: owners are in the namespace of the object, or cluster-scoped.
 		for _, namespace := range []string{o.Namespace, ""} {
-			if at, ok := g.byKey[key{GroupKind: gk, namespace: namespace, name: reference.Name}]; ok && (id == "" || g.world.Objects[at].UID == "") {
-				id = uid(&g.world.Objects[at])
+			if named, ok := g.byKey[key{GroupKind: gk, namespace: namespace, name: reference.Name}]; ok && (id == "" || named.UID == "") {
+				id = uid(named)
 				break
 			}
 		}
@@ -246,8 +241,8 @@ func (g *Graph) addClasses(ctx context.Context) {
 
 // fetch adds the object of a reference.
 func (g *Graph) fetch(ctx context.Context, from *Node, k key, why string) *Node {
-	if i, ok := g.byKey[k]; ok {
-		return g.add(ctx, &g.world.Objects[i])
+	if o, ok := g.byKey[k]; ok {
+		return g.add(ctx, o)
 	}
 	g.stop(from.Object.Object, dryRuns, "clusterctl reads the %s %s/%s, %s, but that object does not exist", k.Kind, k.namespace, k.name, why)
 	return nil

@@ -9,6 +9,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/contract"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // The kinds that the rules of a move name.
@@ -84,7 +86,7 @@ func (k Kinds) add(crd *apiextensionsv1.CustomResourceDefinition, version string
 }
 
 // assume adds the kind of an object whose CRD is not known, where it may be one of a provider.
-func (k Kinds) assume(o *Object) {
+func (k Kinds) assume(o manifest.Object) {
 	gk := o.GroupKind()
 	if _, known := k[gk]; known || isOfKubernetes(gk.Group) {
 		return

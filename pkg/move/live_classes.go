@@ -14,8 +14,8 @@ import (
 // readClasses reads the ClusterClasses of other namespaces that Clusters name, and their templates.
 func (l *live) readClasses(ctx context.Context) error {
 	have := make(map[key]*Object, len(l.world.Objects))
-	for i := range l.world.Objects {
-		have[l.world.Objects[i].key()] = &l.world.Objects[i]
+	for _, o := range l.world.Objects {
+		have[o.key()] = o
 	}
 	get := func(k key, version string) (*Object, error) {
 		if o, ok := have[k]; ok {
@@ -74,5 +74,5 @@ func (l *live) get(ctx context.Context, k key, version string) (*Object, error) 
 	}
 	o := FromUnstructured(read, manifest.Place{})
 	l.add(o)
-	return &o, nil
+	return o, nil
 }

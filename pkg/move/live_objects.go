@@ -148,15 +148,15 @@ func (l *live) list(ctx context.Context, kind Kind, namespace string) error {
 func (k Kind) GroupVersionKind() schema.GroupVersionKind { return k.WithVersion(k.Version) }
 
 // ofMetadata returns an object of which the metadata was read.
-func ofMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) Object {
-	return Object{
+func ofMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) *Object {
+	return &Object{
 		Object: manifest.Object{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: m.Namespace, Name: m.Name},
 		UID:    m.UID, Labels: m.Labels, Annotations: m.Annotations, Owners: m.OwnerReferences,
 	}
 }
 
 // add adds an object to the world.
-func (l *live) add(o Object) {
+func (l *live) add(o *Object) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.world.Objects = append(l.world.Objects, o)

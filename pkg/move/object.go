@@ -29,8 +29,8 @@ type Object struct {
 }
 
 // FromUnstructured returns the Object of what was read at a place.
-func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object {
-	return Object{
+func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) *Object {
+	return &Object{
 		Object: manifest.ObjectOf(*u),
 		UID:    u.GetUID(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), Owners: u.GetOwnerReferences(),
 		Content: u.Object, Place: place,

@@ -17,7 +17,7 @@ type reader struct {
 	// whole says that objects keep all of their fields.
 	whole bool
 
-	objects  []Object
+	objects  []*Object
 	crds     []*apiextensionsv1.CustomResourceDefinition
 	problems []Problem
 }

@@ -21,8 +21,7 @@ type reasons struct {
 
 func newReasons(g *Graph) *reasons {
 	r := &reasons{g: g, byUID: map[types.UID]*Object{}, cycle: map[*Node][]*Node{}}
-	for i := range g.world.Objects {
-		o := &g.world.Objects[i]
+	for _, o := range g.world.Objects {
 		if n := g.byUID[uid(o)]; n == nil || n.Virtual {
 			r.byUID[uid(o)] = o
 		}
@@ -156,16 +155,15 @@ func (r *reasons) unlinked(n *Node) string {
 // clusterctl's label. Only some sources contain such objects.
 func (r *reasons) notRead() []Left {
 	var left []Left
-	for i := range r.g.world.Objects {
-		o := &r.g.world.Objects[i]
+	for _, o := range r.g.world.Objects {
 		if n := r.g.byUID[uid(o)]; n != nil && !n.Virtual {
 			continue
 		}
 		if _, read := r.g.world.Kinds[o.GroupKind()]; read {
 			continue
 		}
-		for j := range o.Owners {
-			owner := r.g.byUID[o.Owners[j].UID]
+		for _, reference := range o.Owners {
+			owner := r.g.byUID[reference.UID]
 			if owner == nil || owner.group == 0 || isOfKubernetes(o.GroupKind().Group) {
 				continue
 			}

@@ -144,24 +144,23 @@ var ownedByCluster = []schema.GroupKind{
 
 // own sets the owner references that controllers would set.
 func (w *World) own() {
-	at := map[key]int{}
-	for i := range w.Objects {
-		at[w.Objects[i].key()] = i
+	at := map[key]*Object{}
+	for _, o := range w.Objects {
+		at[o.key()] = o
 	}
 	controlPlanes := map[schema.GroupKind]bool{}
-	for i := range w.Objects {
-		if w.Objects[i].GroupKind() == clusterKind {
-			if r := manifest.Map(w.Objects[i].Content, "spec", "controlPlaneRef"); r != nil {
+	for _, o := range w.Objects {
+		if o.GroupKind() == clusterKind {
+			if r := manifest.Map(o.Content, "spec", "controlPlaneRef"); r != nil {
 				controlPlanes[manifest.ReferenceOf(r).GroupKind()] = true
 			}
 		}
 	}
-	for i := range w.Objects {
-		o := &w.Objects[i]
+	for _, o := range w.Objects {
 		gk := o.GroupKind()
 		if slices.Contains(ownedByCluster, gk) {
-			if cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: o.text("spec", "clusterName")}]; ok {
-				o.addOwner(&w.Objects[cluster])
+			if cluster := at[o.clusterKey(o.text("spec", "clusterName"))]; cluster != nil {
+				o.addOwner(cluster)
 			}
 		}
 		for _, rule := range ownerships {
@@ -174,24 +173,24 @@ func (w *World) own() {
 }
 
 // apply sets the owners of what the fields of an object refer to.
-func (w *World) apply(rule ownership, o *Object, at map[key]int) {
+func (w *World) apply(rule ownership, o *Object, at map[key]*Object) {
+	owner := o
+	if rule.byCluster {
+		owner = at[o.clusterKey(w.clusterOf(o))]
+	}
 	for _, path := range rule.fields {
 		for _, r := range references(o.Content, path) {
-			i, ok := at[key{GroupKind: r.GroupKind(), namespace: o.Namespace, name: r.Name}]
-			if !ok {
-				continue
+			owned := at[key{GroupKind: r.GroupKind(), namespace: o.Namespace, name: r.Name}]
+			if owned != nil && owner != nil {
+				owned.addOwner(owner)
 			}
-			owner := o
-			if rule.byCluster {
-				cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: w.clusterOf(o)}]
-				if !ok {
-					continue
-				}
-				owner = &w.Objects[cluster]
-			}
-			w.Objects[i].addOwner(owner)
 		}
 	}
+}
+
+// clusterKey names a Cluster in the namespace of the object.
+func (o *Object) clusterKey(name string) key {
+	return key{GroupKind: clusterKind, namespace: o.Namespace, name: name}
 }
 
 // clusterOf returns the name of the Cluster of an object: that of its field, or that which refers to it.
@@ -205,12 +204,12 @@ func (w *World) clusterOf(o *Object) string {
 		}
 	}
 	// The Cluster may come after its control plane.
-	for i := range w.Objects {
-		if w.Objects[i].GroupKind() != clusterKind || w.Objects[i].Namespace != o.Namespace {
+	for _, cluster := range w.Objects {
+		if cluster.GroupKind() != clusterKind || cluster.Namespace != o.Namespace {
 			continue
 		}
-		if r := manifest.ReferenceOf(manifest.Map(w.Objects[i].Content, "spec", "controlPlaneRef")); r.Name == o.Name && r.GroupKind() == o.GroupKind() {
-			return w.Objects[i].Name
+		if r := manifest.ReferenceOf(manifest.Map(cluster.Content, "spec", "controlPlaneRef")); r.Name == o.Name && r.GroupKind() == o.GroupKind() {
+			return cluster.Name
 		}
 	}
 	return ""
@@ -219,24 +218,21 @@ func (w *World) clusterOf(o *Object) string {
 // ownRest lets objects of providers that nothing owns be owned by the objects that refer to them, or by
 // the Cluster that they name: providers' controllers have to see to it, and what they do is not in
 // the release.
-func (w *World) ownRest(at map[key]int) {
-	free := map[string][]int{} // objects without owners, by name
-	for i := range w.Objects {
-		o := &w.Objects[i]
+func (w *World) ownRest(at map[key]*Object) {
+	free := map[string][]*Object{} // objects without owners, by name
+	for _, o := range w.Objects {
 		gk := o.GroupKind()
 		if len(o.Owners) == 0 && o.Namespace != "" && !isOfKubernetes(gk.Group) && !hierarchiesOfCore[gk] {
-			free[o.Name] = append(free[o.Name], i)
+			free[o.Name] = append(free[o.Name], o)
 		}
 	}
-	for i := range w.Objects {
-		from := &w.Objects[i]
+	for _, from := range w.Objects {
 		if isOfKubernetes(from.GroupKind().Group) {
 			continue
 		}
 		for _, r := range allReferences(from.Content["spec"]) {
-			for _, to := range free[r.Name] {
-				o := &w.Objects[to]
-				if to == i || o.Namespace != from.Namespace || len(o.Owners) > 0 || !r.fits(o.GroupKind(), from.GroupKind().Group) {
+			for _, o := range free[r.Name] {
+				if o == from || o.Namespace != from.Namespace || len(o.Owners) > 0 || !r.fits(o.GroupKind(), from.GroupKind().Group) {
 					continue
 				}
 				o.addOwner(from)
@@ -244,13 +240,12 @@ func (w *World) ownRest(at map[key]int) {
 			}
 		}
 	}
-	for _, places := range free {
-		for _, i := range places {
-			o := &w.Objects[i]
-			cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: o.text("spec", "clusterName")}]
-			if ok && len(o.Owners) == 0 {
-				o.addOwner(&w.Objects[cluster])
-				w.assume("%s names %s: its provider's controller is taken to make that the owner", o.Object, w.Objects[cluster].Object)
+	for _, objects := range free {
+		for _, o := range objects {
+			cluster := at[o.clusterKey(o.text("spec", "clusterName"))]
+			if cluster != nil && len(o.Owners) == 0 {
+				o.addOwner(cluster)
+				w.assume("%s names %s: its provider's controller is taken to make that the owner", o.Object, cluster.Object)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -47,8 +48,8 @@ var rules = []func(*finder){
 // need worlds with whole objects.
 func (g *Graph) Risks() []Risk {
 	f := &finder{Graph: g, why: newReasons(g), objects: make(map[types.UID]*Object, len(g.world.Objects))}
-	for i := range g.world.Objects {
-		f.objects[uid(&g.world.Objects[i])] = &g.world.Objects[i]
+	for _, o := range g.world.Objects {
+		f.objects[uid(o)] = o
 	}
 	for _, look := range rules {
 		look(f)
@@ -133,7 +134,7 @@ func (f *finder) ownersOfReferences() {
 			if ptr.Deref(r.Controller, false) {
 				controllers++
 			}
-			if owner := f.ownerOf(n.Object, i); owner != nil && owner.Namespace != "" && owner.Namespace != n.Object.Namespace {
+			if owner := f.ownerOf(n.Object, r); owner != nil && owner.Namespace != "" && owner.Namespace != n.Object.Namespace {
 				what := "it is in another namespace than"
 				if n.Object.Namespace == "" {
 					what = "it is cluster-scoped, unlike"
@@ -156,11 +157,11 @@ func (f *finder) ownersOfReferences() {
 }
 
 // ownerOf returns the object of an owner reference, or nil.
-func (f *finder) ownerOf(o *Object, i int) *Object {
-	if n := f.owner(o, i); !n.Virtual {
+func (f *finder) ownerOf(o *Object, reference metav1.OwnerReference) *Object {
+	if n := f.owner(o, reference); !n.Virtual {
 		return n.Object
 	}
-	return f.objects[o.Owners[i].UID]
+	return f.objects[reference.UID]
 }
 
 // identities finds cluster-scoped objects that are not moved, and to which moved objects refer.

@@ -18,7 +18,7 @@ type World struct {
 	// Desired means that the objects are not in a cluster yet: their status is not read.
 	Desired bool
 	// Objects may be more than a move reads: the others explain objects that are left behind.
-	Objects []Object
+	Objects []*Object
 	// Assumptions replace information that the source lacks.
 	Assumptions []string
 	// Problems are the unreadable parts: with one, the world is incomplete.
@@ -63,8 +63,7 @@ type NamespaceCount struct {
 func (w *World) Namespaces() []NamespaceCount {
 	counts := map[string]*NamespaceCount{}
 	clusters := 0
-	for i := range w.Objects {
-		o := &w.Objects[i]
+	for _, o := range w.Objects {
 		gk := o.GroupKind()
 		if _, known := w.Kinds[gk]; !known || o.Namespace == "" || gk == secretKind || gk == configMapKind || gk == providerKind {
 			continue
@@ -93,8 +92,7 @@ func (w *World) Namespaces() []NamespaceCount {
 // providerNamespaces returns the namespaces of infrastructure providers, by clusterctl's inventory.
 func (w *World) providerNamespaces() sets.Set[string] {
 	namespaces := sets.New[string]()
-	for i := range w.Objects {
-		o := &w.Objects[i]
+	for _, o := range w.Objects {
 		if o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
 			namespaces.Insert(o.Namespace)
 		}
