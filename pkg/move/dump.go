@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -64,7 +63,7 @@ func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
+	var crds []slimCRD
 	for _, p := range parts {
 		world.Objects = append(world.Objects, p.objects...)
 		crds = append(crds, p.crds...)
@@ -124,7 +123,7 @@ func readDumpFile(file string) ([]byte, error) {
 }
 
 // setKinds sets the kinds: those of the CRDs, and what must be assumed if there are none.
-func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
+func (w *World) setKinds(crds []slimCRD) {
 	w.Kinds = KindsOf(crds...)
 	if len(crds) > 0 {
 		if len(w.Kinds) == 2 {

@@ -49,49 +49,47 @@ type Kind struct {
 type Kinds map[schema.GroupKind]Kind
 
 // KindsOf returns the kinds that clusterctl reads of CRDs, as its getDiscoveryTypes does.
-func KindsOf(crds ...*apiextensionsv1.CustomResourceDefinition) Kinds {
+func KindsOf(crds ...slimCRD) Kinds {
 	kinds := Kinds{
 		secretKind:    {GroupKind: secretKind, Version: "v1", Plural: "secrets"},
 		configMapKind: {GroupKind: configMapKind, Version: "v1", Plural: "configmaps"},
 	}
 	for _, crd := range crds {
-		if _, ok := crd.Labels[clusterctlv1.ClusterctlLabel]; !ok {
+		if _, ok := crd.Metadata.Labels[clusterctlv1.ClusterctlLabel]; !ok {
 			continue
 		}
-		for _, version := range crd.Spec.Versions {
-			if version.Storage {
-				kinds.add(crd, version.Name)
+		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+		kind := newKind(gk, crd.Spec.Scope == apiextensionsv1.ClusterScoped, crd.Metadata.Labels)
+		kind.Plural = crd.Spec.Names.Plural
+		for _, v := range crd.Spec.Versions {
+			if v.Served {
+				kind.Served = append(kind.Served, v.Name)
 			}
+			if v.Storage {
+				kind.Version = v.Name
+			}
+		}
+		if kind.Version != "" {
+			kinds[gk] = kind
 		}
 	}
 	return kinds
 }
 
-// add adds the kind of a CRD.
-func (k Kinds) add(crd *apiextensionsv1.CustomResourceDefinition, version string) {
-	gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-	_, hierarchy := crd.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
+// newKind returns a kind whose CRD has some labels.
+func newKind(gk schema.GroupKind, clusterScoped bool, labels map[string]string) Kind {
+	_, move := labels[clusterctlv1.ClusterctlMoveLabel]
+	_, hierarchy := labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
 	hierarchy = hierarchy || hierarchiesOfCore[gk]
-	_, move := crd.Labels[clusterctlv1.ClusterctlMoveLabel]
-	var served []string
-	for _, v := range crd.Spec.Versions {
-		if v.Served {
-			served = append(served, v.Name)
-		}
-	}
-	k[gk] = Kind{
-		GroupKind: gk, Version: version, Served: served, Plural: crd.Spec.Names.Plural, ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
-		Move: move || hierarchy, MoveHierarchy: hierarchy,
-	}
+	return Kind{GroupKind: gk, ClusterScoped: clusterScoped, Move: move || hierarchy, MoveHierarchy: hierarchy}
 }
 
 // assume adds the kind of an object whose CRD is not known, where it may be one of a provider.
 func (k Kinds) assume(o manifest.Object) {
 	gk := o.GroupKind()
-	if _, known := k[gk]; known || isOfKubernetes(gk.Group) {
-		return
+	if _, known := k[gk]; !known && !isOfKubernetes(gk.Group) {
+		k[gk] = newKind(gk, o.Namespace == "", nil)
 	}
-	k[gk] = Kind{GroupKind: gk, ClusterScoped: o.Namespace == "", Move: hierarchiesOfCore[gk], MoveHierarchy: hierarchiesOfCore[gk]}
 }
 
 // isOfKubernetes reports whether a group belongs to Kubernetes itself.
@@ -106,10 +104,9 @@ func pluralOf(gk schema.GroupKind) string {
 	return strings.TrimSuffix(contract.CalculateCRDName(gk.Group, gk.Kind), "."+gk.Group)
 }
 
-// slimCRD is what is read of a CRD.
+// slimCRD is what is read of a CRD: schemas are large.
 type slimCRD struct {
 	Metadata struct {
-		Name   string            `json:"name"`
 		Labels map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec struct {
@@ -125,16 +122,4 @@ type slimCRD struct {
 			Served  bool   `json:"served"`
 		} `json:"versions"`
 	} `json:"spec"`
-}
-
-// crd returns the CRD without its schemas.
-func (s *slimCRD) crd() *apiextensionsv1.CustomResourceDefinition {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	crd.Name, crd.Labels = s.Metadata.Name, s.Metadata.Labels
-	crd.Spec.Group, crd.Spec.Scope = s.Spec.Group, s.Spec.Scope
-	crd.Spec.Names.Kind, crd.Spec.Names.Plural = s.Spec.Names.Kind, s.Spec.Names.Plural
-	for _, v := range s.Spec.Versions {
-		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Storage: v.Storage, Served: v.Served})
-	}
-	return crd
 }

@@ -92,7 +92,7 @@ func Live(ctx context.Context, config *rest.Config, namespace string, whole bool
 // readKinds reads the CRDs with clusterctl's label.
 func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterface) error {
 	resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-	var crds []*apiextensionsv1.CustomResourceDefinition
+	var crds []slimCRD
 	err := l.pages(ctx, func(options metav1.ListOptions) (string, error) {
 		request := client.RESTClient().Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
 		data, err := request.Param("limit", strconv.Itoa(pageSize/10)).Param("continue", options.Continue).DoRaw(ctx)
@@ -106,9 +106,7 @@ func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterfac
 		if err := json.Unmarshal(data, &list); err != nil {
 			return "", fmt.Errorf("the answer of the API server can't be read: %w", err)
 		}
-		for i := range list.Items {
-			crds = append(crds, list.Items[i].crd())
-		}
+		crds = append(crds, list.Items...)
 		return list.Metadata.Continue, nil
 	})
 	switch {
@@ -142,10 +140,9 @@ func (l *live) guessKinds(client discovery.DiscoveryInterface) error {
 			if !slices.Contains(resource.Verbs, "list") {
 				continue
 			}
-			l.world.Kinds[gk] = Kind{
-				GroupKind: gk, Version: gv.Version, Plural: resource.Name, ClusterScoped: !resource.Namespaced,
-				Move: hierarchiesOfCore[gk], MoveHierarchy: hierarchiesOfCore[gk],
-			}
+			kind := newKind(gk, !resource.Namespaced, nil)
+			kind.Version, kind.Plural = gv.Version, resource.Name
+			l.world.Kinds[gk] = kind
 		}
 	}
 	l.world.assume("all kinds that are not Kubernetes' own are treated as kinds with the label %s and without labels to move them", clusterctlv1.ClusterctlLabel)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -18,7 +17,7 @@ type reader struct {
 	whole bool
 
 	objects  []*Object
-	crds     []*apiextensionsv1.CustomResourceDefinition
+	crds     []slimCRD
 	problems []Problem
 }
 
@@ -59,5 +58,5 @@ func (r *reader) add(u unstructured.Unstructured, place manifest.Place) {
 		r.problem(place.Line, "the CRD %s can't be read: %v", o.Name, err)
 		return
 	}
-	r.crds = append(r.crds, crd.crd())
+	r.crds = append(r.crds, crd)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -54,7 +52,7 @@ func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.Cust
 	case !errors.Is(err, topology.ErrUnmanaged):
 		w.problem("", "the topology can't be expanded, so what Cluster API makes of it is missing: %v", err)
 	}
-	w.setKindsOfReleases(kinds, crds)
+	w.setKindsOfReleases(kinds)
 	for i := range objects {
 		if kind, ok := w.Kinds[objects[i].GroupVersionKind().GroupKind()]; ok && kind.ClusterScoped {
 			objects[i].SetNamespace("") // clusterctl sets one on what it does not know
@@ -83,22 +81,12 @@ func replaced(objects, with []unstructured.Unstructured) []unstructured.Unstruct
 
 // setKindsOfReleases sets the kinds to those of releases and of the core, all of which clusterctl labels
 // when it installs them.
-func (w *World) setKindsOfReleases(kinds *schemas.Kinds, crds []*apiextensionsv1.CustomResourceDefinition) {
-	labelled := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(crds))
-	for _, crd := range crds {
-		copied := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: crd.ObjectMeta, Spec: crd.Spec}
-		copied.Labels = map[string]string{clusterctlv1.ClusterctlLabel: ""}
-		maps.Copy(copied.Labels, crd.Labels)
-		labelled = append(labelled, copied)
-	}
-	w.Kinds = KindsOf(labelled...)
+func (w *World) setKindsOfReleases(kinds *schemas.Kinds) {
+	w.Kinds = KindsOf()
 	for _, kind := range kinds.All() {
-		if _, known := w.Kinds[kind.GroupKind]; kind.Core && !known {
-			w.Kinds[kind.GroupKind] = Kind{
-				GroupKind: kind.GroupKind, Served: kind.Served(), ClusterScoped: kind.Scope == apiextensionsv1.ClusterScoped,
-				Move: hierarchiesOfCore[kind.GroupKind], MoveHierarchy: hierarchiesOfCore[kind.GroupKind],
-			}
-		}
+		known := newKind(kind.GroupKind, kind.Scope == apiextensionsv1.ClusterScoped, kind.Labels)
+		known.Served = kind.Served()
+		w.Kinds[kind.GroupKind] = known
 	}
 }
 
