@@ -44,65 +44,67 @@ type Link struct {
 // read; ordered by kind, namespace and name.
 func (g *Graph) Members(p *Plan) []Member {
 	fates := fatesOf(p)
-	why := newReasons(g)
+	// A member is a node, an object that a move does not read, or both.
+	type source struct {
+		node   *Node
+		object *Object
+	}
+	var sources []source
+	for _, n := range g.Nodes {
+		s := source{n, n.Object}
+		if o, ok := g.unread[n.Object.UID]; ok && n.Virtual {
+			s.object = o
+		}
+		sources = append(sources, s)
+	}
+	for _, o := range g.world.Objects {
+		if _, ok := fates[o.Object]; ok && g.byUID[uid(o)] == nil {
+			sources = append(sources, source{nil, o})
+		}
+	}
+	slices.SortStableFunc(sources, func(a, b source) int { return compareObjects(a.object.Object, b.object.Object) })
 	at := make(map[*Node]int, len(g.Nodes))
-	named := make(map[manifest.Object]int, len(g.Nodes)) // by the names that stops use
-	var members []Member
-	for i, n := range g.Nodes {
-		m := Member{Object: n.Object.Object, Fate: FateAbsent, Step: n.group}
-		if n.Virtual {
-			m.Why = "objects have it as owner, but it was not read"
-			if o, known := why.byUID[n.Object.UID]; known {
-				m.Object, m.Why = o.Object, "objects have it as owner, but a move does not read it"
+	for i, s := range sources {
+		at[s.node] = i
+	}
+	members := make([]Member, len(sources))
+	for i, s := range sources {
+		m := &members[i]
+		m.Object = s.object.Object
+		fate, ok := fates[m.Object]
+		switch {
+		case s.node != nil && s.node.Virtual && s.object == s.node.Object:
+			m.Fate, m.Why = FateAbsent, "objects have it as owner, but it was not read"
+		case ok:
+			m.Fate, m.Why = fate.Fate, fate.Why
+		default:
+			m.Fate, m.Why = FateAbsent, "objects have it as owner, but a move does not read it"
+		}
+		if n := s.node; n != nil {
+			m.Step, m.Stops = n.group, n.stops
+			for _, owner := range n.Owners {
+				m.link(at[owner], false)
+			}
+			for _, owner := range n.SoftOwners {
+				m.link(at[owner], true)
 			}
 		}
-		if fate, ok := fates[m.Object]; ok {
-			m.Fate, m.Why = fate.Fate, fate.Why
-			delete(fates, m.Object)
+		if s.node == nil || s.node.Virtual {
+			for _, r := range s.object.Owners {
+				if owner := g.byUID[r.UID]; owner != nil {
+					m.link(at[owner], false)
+				}
+			}
 		}
-		at[n], named[n.Object.Object] = i, i
-		members = append(members, m)
+		slices.SortFunc(m.Owners, func(a, b Link) int { return a.At - b.At })
 	}
-	for i, n := range g.Nodes {
-		for _, owner := range n.Owners {
-			members[i].link(at[owner], false)
-		}
-		for _, owner := range n.SoftOwners {
-			members[i].link(at[owner], true)
-		}
-		if o, known := why.byUID[n.Object.UID]; n.Virtual && known {
-			g.linkUnread(&members[i], o, at)
-		}
-	}
-	// The remaining fates belong to objects that aren't nodes, because a move doesn't read them.
-	for _, o := range g.world.Objects {
-		if m, ok := fates[o.Object]; ok {
-			delete(fates, o.Object)
-			g.linkUnread(&m, o, at)
-			members = append(members, m)
-		}
-	}
-	for _, s := range g.Stops {
-		if i, ok := named[s.Object]; ok {
-			members[i].Stops = append(members[i].Stops, s.Why)
-		}
-	}
-	return sortMembers(members)
+	return members
 }
 
 // link adds an owner, once.
 func (m *Member) link(at int, soft bool) {
 	if !slices.ContainsFunc(m.Owners, func(l Link) bool { return l.At == at }) {
 		m.Owners = append(m.Owners, Link{At: at, Soft: soft})
-	}
-}
-
-// linkUnread adds the owners of an object that a move does not read, as far as they are in the graph.
-func (g *Graph) linkUnread(m *Member, o *Object, at map[*Node]int) {
-	for _, r := range o.Owners {
-		if owner := g.byUID[r.UID]; owner != nil {
-			m.link(at[owner], false)
-		}
 	}
 }
 
@@ -125,26 +127,4 @@ func fatesOf(p *Plan) map[manifest.Object]Member {
 		fates[l.Object] = Member{Object: l.Object, Fate: FateApart, Why: l.Why}
 	}
 	return fates
-}
-
-// sortMembers orders members, and keeps their links right.
-func sortMembers(members []Member) []Member {
-	order := make([]int, len(members))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareObjects(members[a].Object, members[b].Object) })
-	place := make([]int, len(members))
-	sorted := make([]Member, len(members))
-	for to, from := range order {
-		place[from] = to
-		sorted[to] = members[from]
-	}
-	for i := range sorted {
-		for j := range sorted[i].Owners {
-			sorted[i].Owners[j].At = place[sorted[i].Owners[j].At]
-		}
-		slices.SortFunc(sorted[i].Owners, func(a, b Link) int { return a.At - b.At })
-	}
-	return sorted
 }

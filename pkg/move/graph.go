@@ -43,6 +43,10 @@ type Node struct {
 	class   *clusterv1.ClusterClass
 	// group is the node's group in the move sequence, from 1; 0 means none.
 	group int
+	// cycle is the cycle of owners because of which the node has no group, or nil.
+	cycle []*Node
+	// stops are the reasons why the move ends because of the node.
+	stops []string
 }
 
 // moves reports whether clusterctl wants to move the node: it belongs to a hierarchy, or has a label.
@@ -60,6 +64,8 @@ type Graph struct {
 	world *World
 	byUID map[types.UID]*Node
 	byKey map[key]*Object
+	// unread contains the objects that a move does not read.
+	unread map[types.UID]*Object
 	// elsewhere contains the Clusters of other namespaces.
 	elsewhere []*clusterv1.Cluster
 }
@@ -81,8 +87,10 @@ const (
 )
 
 // stop adds a reason to stop.
-func (g *Graph) stop(o manifest.Object, ends int, format string, args ...any) {
-	g.Stops = append(g.Stops, Stop{Object: o, DryRun: ends >= dryRuns, ToDirectory: ends >= backups, Why: fmt.Sprintf(format, args...)})
+func (g *Graph) stop(n *Node, ends int, format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	n.stops = append(n.stops, why)
+	g.Stops = append(g.Stops, Stop{Object: n.Object.Object, DryRun: ends >= dryRuns, ToDirectory: ends >= backups, Why: why})
 }
 
 // Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces. Objects that don't
@@ -106,11 +114,13 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 		}
 	}
 	g.addClasses(ctx)
+	g.setUnread()
 	g.setSoftOwners()
 	g.link()
 	g.setTenants()
 	g.setShouldNotDelete()
 	g.setSequence()
+	g.setCycles()
 	g.findStops()
 	return g
 }
@@ -244,7 +254,7 @@ func (g *Graph) fetch(ctx context.Context, from *Node, k key, why string) *Node 
 	if o, ok := g.byKey[k]; ok {
 		return g.add(ctx, o)
 	}
-	g.stop(from.Object.Object, dryRuns, "clusterctl reads the %s %s/%s, %s, but that object does not exist", k.Kind, k.namespace, k.name, why)
+	g.stop(from, dryRuns, "clusterctl reads the %s %s/%s, %s, but that object does not exist", k.Kind, k.namespace, k.name, why)
 	return nil
 }
 

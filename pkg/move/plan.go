@@ -68,7 +68,7 @@ func (g *Graph) Plan() *Plan {
 		Assumptions: g.world.Assumptions, Problems: g.world.Problems, Incomplete: len(g.world.Problems) > 0,
 		Groups: [][]Moved{}, LeftBehind: []Left{}, Apart: []Left{},
 	}
-	why, named := newReasons(g), g.namedSecrets()
+	named := g.namedSecrets()
 	for _, n := range g.Nodes {
 		switch {
 		case n.group > 0:
@@ -79,16 +79,16 @@ func (g *Graph) Plan() *Plan {
 		case n.Virtual:
 			// It isn't an object that was read: those that name it tell of it.
 		case n.moves():
-			p.LeftBehind = append(p.LeftBehind, n.left(why.stuck(n), true))
+			p.LeftBehind = append(p.LeftBehind, n.left(g.whyStuck(n), true))
 		case named[n] != nil:
 			p.LeftBehind = append(p.LeftBehind, n.left(named[n].Object.String()+" names it, and it has no owner that is moved, and no label to move it", true))
 		case n.isOther() || g.world.Kinds[n.kind].Unknown:
-			p.Apart = append(p.Apart, n.left(why.unlinked(n), false))
+			p.Apart = append(p.Apart, n.left(g.whyUnlinked(n), false))
 		default:
-			p.LeftBehind = append(p.LeftBehind, n.left(why.unlinked(n), false))
+			p.LeftBehind = append(p.LeftBehind, n.left(g.whyUnlinked(n), false))
 		}
 	}
-	p.LeftBehind = append(p.LeftBehind, why.notRead()...)
+	p.LeftBehind = append(p.LeftBehind, g.notRead()...)
 	for _, group := range p.Groups {
 		slices.SortFunc(group, func(a, b Moved) int { return compareObjects(a.Object, b.Object) })
 	}

@@ -6,48 +6,38 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// reasons determines why objects are not moved.
-type reasons struct {
-	g *Graph
-	// byUID contains the objects that a move does not read.
-	byUID map[types.UID]*Object
-	// cycle is the cycle of owners that each node is in or belongs to, once it was looked for.
-	cycle map[*Node][]*Node
-}
-
-func newReasons(g *Graph) *reasons {
-	r := &reasons{g: g, byUID: map[types.UID]*Object{}, cycle: map[*Node][]*Node{}}
+// setUnread collects the objects that a move does not read.
+func (g *Graph) setUnread() {
+	g.unread = map[types.UID]*Object{}
 	for _, o := range g.world.Objects {
 		if n := g.byUID[uid(o)]; n == nil || n.Virtual {
-			r.byUID[uid(o)] = o
+			g.unread[uid(o)] = o
 		}
 	}
-	return r
 }
 
-// stuck returns why an object that clusterctl wants to move is in no group: one of its owners is not read, is not moved
-// itself, or is in a cycle.
-func (r *reasons) stuck(n *Node) string {
+// whyStuck returns why an object that clusterctl wants to move is in no group: one of its owners is not read, is not
+// moved itself, or is in a cycle.
+func (g *Graph) whyStuck(n *Node) string {
 	for _, owner := range slices.Concat(n.Owners, n.SoftOwners) {
 		switch {
 		case owner.group > 0:
 		case owner.Virtual:
-			return fmt.Sprintf("its owner %s %s, so clusterctl never creates it", r.name(owner), r.absent(owner, n))
+			return fmt.Sprintf("its owner %s %s, so clusterctl never creates it", g.name(owner), g.absent(owner, n))
 		case !owner.moves():
 			return fmt.Sprintf("its owner %s is not moved, because it has no link to a moved object, so clusterctl never creates it", owner.Object)
 		}
 	}
-	if cycle := r.cycleOf(n); cycle != nil {
-		if slices.Contains(cycle, n) {
-			return "it is in a cycle of owners, so none of them can be created first: " + cycleText(cycle)
-		}
-		return "its owners are in a cycle, so none of them can be created first: " + cycleText(cycle)
+	switch {
+	case slices.Contains(n.cycle, n):
+		return "it is in a cycle of owners, so none of them can be created first: " + cycleText(n.cycle)
+	case n.cycle != nil:
+		return "its owners are in a cycle, so none of them can be created first: " + cycleText(n.cycle)
 	}
-	return "an indirect owner is not moved, so clusterctl never creates it: " + r.chain(n)
+	return "an indirect owner is not moved, so clusterctl never creates it: " + chain(n)
 }
 
 // cycleText names the nodes of a cycle, the first of them at both ends.
@@ -59,35 +49,42 @@ func cycleText(cycle []*Node) string {
 	return text.String() + cycle[0].Object.String()
 }
 
-// cycleOf follows the first stuck owner until a node repeats, and returns the nodes from there on; nil without a cycle.
-// The result is kept for all nodes on the way.
-func (r *reasons) cycleOf(n *Node) []*Node {
-	var path []*Node
-	at := map[*Node]int{}
-	var cycle []*Node
-	for n != nil {
-		if known, ok := r.cycle[n]; ok {
-			cycle = known
-			break
+// setCycles finds the cycles of owners because of which nodes are in no group. From each such node, it follows the first
+// stuck owner until a node repeats: the cycle is the nodes from there on.
+func (g *Graph) setCycles() {
+	done := map[*Node]bool{}
+	for _, start := range g.Nodes {
+		if !start.stuck() {
+			continue
 		}
-		if i, ok := at[n]; ok {
-			cycle = path[i:]
-			break
+		var path []*Node
+		at := map[*Node]int{}
+		var cycle []*Node
+		for n := start; n != nil; n = stuckOwner(n) {
+			if done[n] {
+				cycle = n.cycle
+				break
+			}
+			if i, ok := at[n]; ok {
+				cycle = path[i:]
+				break
+			}
+			at[n] = len(path)
+			path = append(path, n)
 		}
-		at[n] = len(path)
-		path = append(path, n)
-		n = stuckOwner(n)
+		for _, n := range path {
+			n.cycle, done[n] = cycle, true
+		}
 	}
-	for _, p := range path {
-		r.cycle[p] = cycle
-	}
-	return cycle
 }
+
+// stuck reports whether clusterctl wants to move a node, but never creates it.
+func (n *Node) stuck() bool { return n.moves() && n.group == 0 }
 
 // stuckOwner returns the first owner that is moved and in no group, or nil.
 func stuckOwner(n *Node) *Node {
 	for _, owner := range slices.Concat(n.Owners, n.SoftOwners) {
-		if owner.group == 0 && owner.moves() {
+		if owner.stuck() {
 			return owner
 		}
 	}
@@ -95,7 +92,7 @@ func stuckOwner(n *Node) *Node {
 }
 
 // chain names the owners up to the cause, at most five of them.
-func (r *reasons) chain(n *Node) string {
+func chain(n *Node) string {
 	var names []string
 	for owner := stuckOwner(n); owner != nil; owner = stuckOwner(owner) {
 		if len(names) == 5 {
@@ -107,17 +104,17 @@ func (r *reasons) chain(n *Node) string {
 }
 
 // name names a virtual owner.
-func (r *reasons) name(n *Node) string {
-	if o, ok := r.byUID[n.Object.UID]; ok {
+func (g *Graph) name(n *Node) string {
+	if o, ok := g.unread[n.Object.UID]; ok {
 		return o.String()
 	}
 	return n.Object.String()
 }
 
 // absent returns why a move does not read an owner.
-func (r *reasons) absent(owner, of *Node) string {
-	o, known := r.byUID[owner.Object.UID]
-	_, read := r.g.world.Kinds[owner.kind]
+func (g *Graph) absent(owner, of *Node) string {
+	o, known := g.unread[owner.Object.UID]
+	_, read := g.world.Kinds[owner.kind]
 	switch {
 	case known && !read, !known && !read && !isOfKubernetes(owner.kind.Group):
 		return fmt.Sprintf("is of a kind that clusterctl does not read: its CRD has no label %s", clusterctlv1.ClusterctlLabel)
@@ -129,41 +126,40 @@ func (r *reasons) absent(owner, of *Node) string {
 	return fmt.Sprintf("does not exist (UID %s)", owner.Object.UID)
 }
 
-// unlinked returns why clusterctl does not want to move an object.
-func (r *reasons) unlinked(n *Node) string {
+// whyUnlinked returns why clusterctl does not want to move an object.
+func (g *Graph) whyUnlinked(n *Node) string {
 	if n.kind == providerKind {
 		return "it is an entry of clusterctl's list of providers: `clusterctl init` creates those of the target"
 	}
-	if r.g.world.Kinds[n.kind].Unknown {
+	if g.world.Kinds[n.kind].Unknown {
 		return "it has no link to a moved object, and its CRD, whose labels decide, was not read"
 	}
 	if len(n.Owners) == 0 {
-		why := "it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"
 		if n.isGlobal {
-			why = "it is cluster-scoped, and neither it nor its CRD has a label to move it"
+			return "it is cluster-scoped, and neither it nor its CRD has a label to move it"
 		}
-		return why
+		return "it has no link to a Cluster, a ClusterResourceSet or another move hierarchy: no owner, and no label to move it"
 	}
 	owner := n.Owners[0]
 	if owner.Virtual {
-		return fmt.Sprintf("its owner %s %s, and it has no other link to a moved object", r.name(owner), r.absent(owner, n))
+		return fmt.Sprintf("its owner %s %s, and it has no other link to a moved object", g.name(owner), g.absent(owner, n))
 	}
 	return fmt.Sprintf("its owner %s is not moved either", owner.Object)
 }
 
 // notRead returns the objects that a move does not read although one of their owners is moved: their kinds lack
 // clusterctl's label. Only some sources contain such objects.
-func (r *reasons) notRead() []Left {
+func (g *Graph) notRead() []Left {
 	var left []Left
-	for _, o := range r.g.world.Objects {
-		if n := r.g.byUID[uid(o)]; n != nil && !n.Virtual {
+	for _, o := range g.world.Objects {
+		if n := g.byUID[uid(o)]; n != nil && !n.Virtual {
 			continue
 		}
-		if _, read := r.g.world.Kinds[o.GroupKind()]; read {
+		if _, read := g.world.Kinds[o.GroupKind()]; read {
 			continue
 		}
 		for _, reference := range o.Owners {
-			owner := r.g.byUID[reference.UID]
+			owner := g.byUID[reference.UID]
 			if owner == nil || owner.group == 0 || isOfKubernetes(o.GroupKind().Group) {
 				continue
 			}

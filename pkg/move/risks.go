@@ -32,10 +32,7 @@ type Risk struct {
 // finder finds the risks of all rules in a graph.
 type finder struct {
 	*Graph
-	why *reasons
-	// objects are all objects of the world by UID, including those that a move does not read.
-	objects map[types.UID]*Object
-	risks   []Risk
+	risks []Risk
 }
 
 // rules are all rules. A new one is a method and a line here.
@@ -47,10 +44,7 @@ var rules = []func(*finder){
 // Risks returns the risks of moving the objects of the graph, in the order of objects and rules. Rules about references
 // need worlds with whole objects.
 func (g *Graph) Risks() []Risk {
-	f := &finder{Graph: g, why: newReasons(g), objects: make(map[types.UID]*Object, len(g.world.Objects))}
-	for _, o := range g.world.Objects {
-		f.objects[uid(o)] = o
-	}
+	f := &finder{Graph: g}
 	for _, look := range rules {
 		look(f)
 	}
@@ -89,7 +83,10 @@ func (f *finder) danglingOwners() {
 			continue
 		}
 		for _, owner := range n.Owners {
-			if !owner.Virtual || f.objects[owner.Object.UID] != nil && f.objects[owner.Object.UID].Namespace != n.Object.Namespace && f.objects[owner.Object.UID].Namespace != "" {
+			if !owner.Virtual {
+				continue
+			}
+			if o := f.unread[owner.Object.UID]; o != nil && o.Namespace != n.Object.Namespace && o.Namespace != "" {
 				continue // in another namespace: owner-scope reports it
 			}
 			result := "`clusterctl move` leaves it behind, with all objects that it owns"
@@ -97,7 +94,7 @@ func (f *finder) danglingOwners() {
 				result = "`clusterctl move` fails to get it, and moves nothing of the namespace"
 			}
 			f.add("dangling-owner", n.Object, []any{"metadata", "ownerReferences"}, "remove the owner reference, or let clusterctl install its kind",
-				"its owner %s %s: %s", f.why.name(owner), f.why.absent(owner, n), result)
+				"its owner %s %s: %s", f.name(owner), f.absent(owner, n), result)
 		}
 	}
 }
@@ -106,19 +103,13 @@ func (f *finder) danglingOwners() {
 func (f *finder) cycles() {
 	reported := map[*Node]bool{}
 	for _, n := range f.Nodes {
-		if n.Virtual || n.group > 0 || !n.moves() {
+		if n.cycle == nil || reported[n.cycle[0]] {
 			continue
 		}
-		cycle := f.why.cycleOf(n)
-		if len(cycle) == 0 || slices.ContainsFunc(cycle, func(c *Node) bool { return reported[c] }) {
-			continue
-		}
-		first := slices.MinFunc(cycle, func(a, b *Node) int { return compareObjects(a.Object.Object, b.Object.Object) })
-		for _, c := range cycle {
-			reported[c] = true
-		}
+		reported[n.cycle[0]] = true
+		first := slices.MinFunc(n.cycle, func(a, b *Node) int { return compareObjects(a.Object.Object, b.Object.Object) })
 		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "remove the owner reference that closes the cycle",
-			"owner references form a cycle, so none of these objects can be created first: %s: `clusterctl move` leaves them and their dependents behind", cycleText(cycle))
+			"owner references form a cycle, so none of these objects can be created first: %s: `clusterctl move` leaves them and their dependents behind", cycleText(n.cycle))
 	}
 }
 
@@ -161,7 +152,7 @@ func (f *finder) ownerOf(o *Object, reference metav1.OwnerReference) *Object {
 	if n := f.owner(o, reference); !n.Virtual {
 		return n.Object
 	}
-	return f.objects[reference.UID]
+	return f.unread[reference.UID]
 }
 
 // identities finds cluster-scoped objects that are not moved, and to which moved objects refer.

@@ -12,38 +12,37 @@ import (
 // ClusterClasses and Machines, and the annotation that blocks a move.
 func (g *Graph) findStops() {
 	for _, n := range g.Nodes {
-		o := n.Object.Object
 		switch {
 		case n.Virtual && (n.kind == clusterKind || n.kind == classKind):
-			g.stop(o, dryRuns, "an object names it as its owner, and it is not among what a move reads: clusterctl fails to get it")
+			g.stop(n, dryRuns, "an object names it as its owner, and it is not among what a move reads: clusterctl fails to get it")
 		case n.Virtual && n.kind == machineKind:
-			g.stop(o, backups, "an object names it as its owner, and it is not among what a move reads: clusterctl fails to get it")
+			g.stop(n, backups, "an object names it as its owner, and it is not among what a move reads: clusterctl fails to get it")
 		case n.cluster != nil:
 			g.stopsOfCluster(n)
 		case n.class != nil && annotations.HasPaused(n.Object.unstructured()):
-			g.stop(o, dryRuns, "it is paused: clusterctl moves only what it pauses itself; remove the annotation %s", clusterv1.PausedAnnotation)
+			g.stop(n, dryRuns, "it is paused: clusterctl moves only what it pauses itself; remove the annotation %s", clusterv1.PausedAnnotation)
 		case n.kind == machineKind && !g.world.Desired && n.Object.text("status", "nodeRef", "name") == "":
-			g.stop(o, backups, "it has no node yet: clusterctl moves only Machines whose status.nodeRef is set")
+			g.stop(n, backups, "it has no node yet: clusterctl moves only Machines whose status.nodeRef is set")
 		}
 		if _, blocks := n.Object.Annotations[clusterctlv1.BlockMoveAnnotation]; blocks && n.moves() {
-			g.stop(o, onlyMoves, "the annotation %s blocks the move: clusterctl waits two minutes for its controller to remove it", clusterctlv1.BlockMoveAnnotation)
+			g.stop(n, onlyMoves, "the annotation %s blocks the move: clusterctl waits two minutes for its controller to remove it", clusterctlv1.BlockMoveAnnotation)
 		}
 	}
 }
 
 // stopsOfCluster finds the reasons why a Cluster can't be moved now.
 func (g *Graph) stopsOfCluster(n *Node) {
-	o, cluster := n.Object.Object, n.cluster
+	cluster := n.cluster
 	if ptr.Deref(cluster.Spec.Paused, false) || annotations.HasPaused(cluster) {
-		g.stop(o, dryRuns, "it is paused: clusterctl moves only what it pauses itself; set spec.paused to false, or remove the annotation %s", clusterv1.PausedAnnotation)
+		g.stop(n, dryRuns, "it is paused: clusterctl moves only what it pauses itself; set spec.paused to false, or remove the annotation %s", clusterv1.PausedAnnotation)
 	}
 	switch {
 	case g.world.Desired:
 	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
-		g.stop(o, backups, "its infrastructure is not provisioned yet: status.initialization.infrastructureProvisioned is not true")
+		g.stop(n, backups, "its infrastructure is not provisioned yet: status.initialization.infrastructureProvisioned is not true")
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
-		g.stop(o, backups, "its control plane is not initialized yet: the condition %s is not True", clusterv1.ClusterControlPlaneInitializedCondition)
+		g.stop(n, backups, "its control plane is not initialized yet: the condition %s is not True", clusterv1.ClusterControlPlaneInitializedCondition)
 	case cluster.Spec.ControlPlaneRef.IsDefined() && !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false):
-		g.stop(o, backups, "its control plane is not initialized yet: status.initialization.controlPlaneInitialized is not true")
+		g.stop(n, backups, "its control plane is not initialized yet: status.initialization.controlPlaneInitialized is not true")
 	}
 }
