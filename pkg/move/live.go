@@ -89,26 +89,10 @@ func Live(ctx context.Context, config *rest.Config, namespace string, whole bool
 	return l.world, nil
 }
 
-// readKinds reads the CRDs with clusterctl's label.
+// readKinds reads the kinds of the CRDs with clusterctl's label.
 func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterface) error {
 	resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-	var crds []slimCRD
-	err := l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-		request := client.RESTClient().Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
-		data, err := request.Param("limit", strconv.Itoa(pageSize/10)).Param("continue", options.Continue).DoRaw(ctx)
-		if err != nil {
-			return "", err
-		}
-		var list struct { // without schemas, which are most of the answer
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []slimCRD       `json:"items"`
-		}
-		if err := json.Unmarshal(data, &list); err != nil {
-			return "", fmt.Errorf("the answer of the API server can't be read: %w", err)
-		}
-		crds = append(crds, list.Items...)
-		return list.Metadata.Continue, nil
-	})
+	crds, err := readCRDs(ctx, client.RESTClient(), resource)
 	switch {
 	case apierrors.IsForbidden(err):
 		l.forbidden(resource, "", "they say what a move reads, and have its labels")
@@ -121,6 +105,30 @@ func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterfac
 		l.world.problem("", "the cluster has no CRD of Clusters with the label %s: it isn't a management cluster, or was not set up by clusterctl", clusterctlv1.ClusterctlLabel)
 	}
 	return nil
+}
+
+// readCRDs reads the CRDs with clusterctl's label in pages, without schemas, which are most of the answer.
+func readCRDs(ctx context.Context, client rest.Interface, resource schema.GroupVersionResource) ([]slimCRD, error) {
+	var crds []slimCRD
+	next := ""
+	for {
+		request := client.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
+		data, err := request.Param("limit", strconv.Itoa(pageSize/10)).Param("continue", next).DoRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []slimCRD       `json:"items"`
+		}
+		if err := json.Unmarshal(data, &page); err != nil {
+			return nil, fmt.Errorf("the answer of the API server can't be read: %w", err)
+		}
+		crds = append(crds, page.Items...)
+		if next = page.Metadata.Continue; next == "" {
+			return crds, nil
+		}
+	}
 }
 
 // guessKinds takes the kinds from discovery where their CRDs may not be read.

@@ -10,8 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/pager"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -19,29 +22,27 @@ import (
 
 // readObjects reads the objects of all kinds, several kinds at a time.
 func (l *live) readObjects(ctx context.Context) error {
-	// Before the rest: the Secrets of infrastructure providers' namespaces are read too.
-	namespaces, err := l.readProviders(ctx)
-	if err != nil {
+	// clusterctl's inventory comes first: it names the namespaces of infrastructure providers, whose Secrets are read too.
+	inventory := Kind{GroupKind: providerKind, Version: clusterctlv1.GroupVersion.Version, Plural: "providers"}
+	if err := l.readKind(ctx, inventory, ""); err != nil {
 		return err
 	}
+	secretNamespaces := l.world.providerNamespaces().Insert(l.namespace)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(requests)
 	for _, gk := range slices.SortedFunc(maps.Keys(l.world.Kinds), longestFirst) {
 		kind := l.world.Kinds[gk]
+		namespaces := []string{l.namespace}
 		switch {
-		case gk == providerKind && l.namespace == "": // they have been read
-		case gk == clusterKind:
-			group.Go(func() error { return l.readClusters(ctx, kind) })
-		default:
-			group.Go(func() error { return l.readKind(ctx, kind, l.scope(kind)) })
-		}
-		if gk != secretKind || l.namespace == "" {
-			continue
+		case gk == providerKind && l.namespace == "":
+			continue // the inventory, which has been read
+		case gk == clusterKind, kind.ClusterScoped:
+			namespaces = []string{""}
+		case gk == secretKind && l.namespace != "":
+			namespaces = sets.List(secretNamespaces)
 		}
 		for _, namespace := range namespaces {
-			if namespace != l.namespace {
-				group.Go(func() error { return l.readKind(ctx, kind, namespace) })
-			}
+			group.Go(func() error { return l.readKind(ctx, kind, namespace) })
 		}
 	}
 	return group.Wait()
@@ -59,44 +60,16 @@ func longestFirst(a, b schema.GroupKind) int {
 	return cmp.Or(rank(a)-rank(b), strings.Compare(a.String(), b.String()))
 }
 
-// scope returns the namespace in which a kind's objects are listed.
-func (l *live) scope(kind Kind) string {
-	if kind.ClusterScoped {
-		return ""
-	}
-	return l.namespace
-}
-
-// readProviders reads clusterctl's inventory and returns the namespaces of infrastructure providers.
-func (l *live) readProviders(ctx context.Context) ([]string, error) {
-	kind := Kind{GroupKind: providerKind, Version: clusterctlv1.GroupVersion.Version, Plural: "providers"}
-	if err := l.readKind(ctx, kind, ""); err != nil {
-		return nil, err
-	}
-	return sets.List(l.world.providerNamespaces()), nil
-}
-
-// readClusters reads the Clusters of all namespaces, as those of others may use ClusterClasses of the
-// one that is moved; or where that is forbidden, those of the namespace.
-func (l *live) readClusters(ctx context.Context, kind Kind) error {
-	err := l.list(ctx, kind, "")
-	if l.namespace == "" || !apierrors.IsForbidden(err) {
-		return l.listError(kind, "", err)
-	}
-	l.forbidden(kind.resource(), "", "Clusters of other namespaces may use ClusterClasses of this one, which are not deleted then")
-	return l.readKind(ctx, kind, l.namespace)
-}
-
-// readKind reads the objects of a kind.
+// readKind reads the objects of a kind in a namespace, "" being all. What may not be read becomes a problem. clusterctl
+// ignores a kind that is not served.
 func (l *live) readKind(ctx context.Context, kind Kind, namespace string) error {
-	return l.listError(kind, namespace, l.list(ctx, kind, namespace))
-}
-
-// listError turns the error of a list into a problem where the rest can still be read.
-func (l *live) listError(kind Kind, namespace string, err error) error {
+	err := l.list(ctx, kind, namespace)
 	switch {
-	case err == nil, apierrors.IsNotFound(err): // clusterctl ignores a kind that is not served
+	case err == nil, apierrors.IsNotFound(err):
 		return nil
+	case apierrors.IsForbidden(err) && kind.GroupKind == clusterKind && namespace != l.namespace:
+		l.forbidden(kind.resource(), "", "Clusters of other namespaces may use ClusterClasses of this one, which are not deleted then")
+		return l.readKind(ctx, kind, l.namespace)
 	case apierrors.IsForbidden(err):
 		l.forbidden(kind.resource(), namespace, "")
 		return nil
@@ -109,50 +82,36 @@ func (k Kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Plural}
 }
 
-// list reads the objects of a kind in a namespace page by page, or in all. Of kinds of which no rule reads
-// more, it reads the metadata.
+// list adds the objects of a kind in a namespace, "" being all. Of kinds of which no rule reads more, it reads the
+// metadata.
 func (l *live) list(ctx context.Context, kind Kind, namespace string) error {
 	_, read := keptOfKinds[kind.Kind]
 	whole := l.whole || kind.ClusterScoped && kind.MoveHierarchy // these may name Secrets that belong to the move
-	if kind.GroupKind == secretKind || kind.GroupKind == configMapKind || !whole && !read {
-		client := l.metadata.Resource(kind.resource()).Namespace(namespace)
-		return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-			list, err := client.List(ctx, options)
-			if err != nil {
-				return "", err
-			}
-			for i := range list.Items {
-				l.add(ofMetadata(kind.GroupVersionKind(), &list.Items[i]))
-			}
-			return list.GetContinue(), nil
-		})
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return l.objects.Resource(kind.resource()).Namespace(namespace).List(ctx, options)
 	}
-	client := l.objects.Resource(kind.resource()).Namespace(namespace)
-	return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-		list, err := client.List(ctx, options)
-		if err != nil {
-			return "", err
+	if kind.GroupKind == secretKind || kind.GroupKind == configMapKind || !whole && !read {
+		page = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return l.metadata.Resource(kind.resource()).Namespace(namespace).List(ctx, options)
 		}
-		for i := range list.Items {
-			o := FromUnstructured(&list.Items[i], manifest.Place{})
+	}
+	pages := &pager.ListPager{PageSize: pageSize, PageFn: page}
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		switch item := item.(type) {
+		case *metav1.PartialObjectMetadata:
+			l.add(&Object{
+				Object: manifest.Object{APIVersion: kind.resource().GroupVersion().String(), Kind: kind.Kind, Namespace: item.Namespace, Name: item.Name},
+				UID:    item.UID, Labels: item.Labels, Annotations: item.Annotations, Owners: item.OwnerReferences,
+			})
+		case *unstructured.Unstructured:
+			o := FromUnstructured(item, manifest.Place{})
 			if !whole {
 				o.dropUnread()
 			}
 			l.add(o)
 		}
-		return list.GetContinue(), nil
+		return nil
 	})
-}
-
-// GroupVersionKind returns the kind in the version that is stored.
-func (k Kind) GroupVersionKind() schema.GroupVersionKind { return k.WithVersion(k.Version) }
-
-// ofMetadata returns an object of which the metadata was read.
-func ofMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) *Object {
-	return &Object{
-		Object: manifest.Object{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: m.Namespace, Name: m.Name},
-		UID:    m.UID, Labels: m.Labels, Annotations: m.Annotations, Owners: m.OwnerReferences,
-	}
 }
 
 // add adds an object to the world.
@@ -160,18 +119,4 @@ func (l *live) add(o *Object) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.world.Objects = append(l.world.Objects, o)
-}
-
-// pages calls for one page after the other. A list whose pages have expired is an error as any other.
-func (l *live) pages(ctx context.Context, page func(metav1.ListOptions) (string, error)) error {
-	next := ""
-	for {
-		var err error
-		if next, err = page(metav1.ListOptions{Limit: pageSize, Continue: next}); err != nil {
-			return err
-		}
-		if next == "" || ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
 }
