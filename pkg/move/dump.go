@@ -42,21 +42,17 @@ func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 	parts := make([]reader, len(files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	// Small files are read in groups: a goroutine for each would cost more than reading it.
-	const batch = 100
-	for start := 0; start < len(files); start += batch {
+	for i, file := range files {
 		group.Go(func() error {
-			for i := start; i < min(start+batch, len(files)); i++ {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				data, err := readDumpFile(files[i])
-				if err != nil {
-					return err
-				}
-				parts[i] = reader{file: files[i], whole: whole}
-				parts[i].read(data)
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			data, err := readDumpFile(file)
+			if err != nil {
+				return err
+			}
+			parts[i] = reader{file: file, whole: whole}
+			parts[i].read(data)
 			return nil
 		})
 	}
