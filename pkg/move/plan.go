@@ -164,23 +164,6 @@ func (p *Plan) Created() int {
 	return n
 }
 
-// Deletions returns the objects that are deleted from the source, in groups, in that order.
-func (p *Plan) Deletions() [][]Moved {
-	var groups [][]Moved
-	for _, group := range slices.Backward(p.Groups) {
-		var deleted []Moved
-		for _, m := range group {
-			if m.Deleted {
-				deleted = append(deleted, m)
-			}
-		}
-		if len(deleted) > 0 {
-			groups = append(groups, deleted)
-		}
-	}
-	return groups
-}
-
 // Clashes returns the names of files that `clusterctl move --to-directory` would write for several objects, of which it
 // keeps one: the name consists of kind, namespace and name, without the group.
 func (p *Plan) Clashes() []string {

@@ -52,11 +52,7 @@ func writePlanText(plan *Plan, w io.Writer) error {
 			}
 		}
 	}
-	deleted := 0
-	for _, group := range plan.Deletions() {
-		deleted += len(group)
-	}
-	fmt.Fprintf(&b, "\nDeleted from the source: %d, in the reverse order\n", deleted)
+	fmt.Fprintf(&b, "\nDeleted from the source: %d, in the reverse order\n", plan.Created()-len(kept))
 	writeList(&b, "Kept in the source", kept)
 	var left []string
 	for _, l := range plan.LeftBehind {
