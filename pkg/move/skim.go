@@ -61,16 +61,13 @@ type line struct {
 // eachLine returns the lines of a text with the offsets where they begin.
 func eachLine(text []byte) iter.Seq2[int, line] {
 	return func(yield func(int, line) bool) {
-		for at := 0; at < len(text); {
-			end, next := len(text), len(text)
-			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-				end, next = at+i, at+i+1
-			}
-			l := line{text: bytes.TrimSuffix(text[at:end], []byte("\r"))}
-			if l.indent = indentOf(l.text, 0); !yield(at, l) {
+		at := 0
+		for l := range bytes.Lines(text) {
+			content := bytes.TrimSuffix(bytes.TrimSuffix(l, []byte("\n")), []byte("\r"))
+			if !yield(at, line{content, indentOf(content, 0)}) {
 				return
 			}
-			at = next
+			at += len(l)
 		}
 	}
 }
