@@ -101,7 +101,7 @@ type ownership struct {
 	fields [][]string
 }
 
-// ownerships are the rules of Cluster API's controllers.
+// ownerships are the rules of Cluster API's controllers. The first finds the Clusters of control planes for the others.
 //
 // Source: Cluster API book, "Owner references" (reference/owner_references), and the provider contracts.
 var ownerships = []ownership{
@@ -138,22 +138,18 @@ func (w *World) own() {
 	}
 	controlPlanes := map[schema.GroupKind]bool{}
 	for _, o := range w.Objects {
-		if o.GroupKind() == clusterKind {
-			if r := manifest.Map(o.Content, "spec", "controlPlaneRef"); r != nil {
-				controlPlanes[manifest.ReferenceOf(r).GroupKind()] = true
-			}
+		gk := o.GroupKind()
+		if gk == clusterKind {
+			controlPlanes[manifest.ReferenceOf(manifest.Map(o.Content, "spec", "controlPlaneRef")).GroupKind()] = true
+		}
+		if cluster := at[o.clusterKey(o.text("spec", "clusterName"))]; cluster != nil && slices.Contains(ownedByCluster, gk) {
+			o.addOwner(cluster)
 		}
 	}
-	for _, o := range w.Objects {
-		gk := o.GroupKind()
-		if slices.Contains(ownedByCluster, gk) {
-			if cluster := at[o.clusterKey(o.text("spec", "clusterName"))]; cluster != nil {
-				o.addOwner(cluster)
-			}
-		}
-		for _, rule := range ownerships {
-			if rule.kind == gk || rule.kind.Kind == "" && controlPlanes[gk] {
-				w.apply(rule, o, at)
+	for _, rule := range ownerships {
+		for _, o := range w.Objects {
+			if gk := o.GroupKind(); rule.kind == gk || rule.kind.Kind == "" && controlPlanes[gk] {
+				rule.apply(o, at)
 			}
 		}
 	}
@@ -161,14 +157,14 @@ func (w *World) own() {
 }
 
 // apply sets the owners of what the fields of an object refer to.
-func (w *World) apply(rule ownership, o *Object, at map[key]*Object) {
+func (r ownership) apply(o *Object, at map[key]*Object) {
 	owner := o
-	if rule.byCluster {
-		owner = at[o.clusterKey(w.clusterOf(o))]
+	if r.byCluster {
+		owner = at[o.clusterKey(o.clusterName())]
 	}
-	for _, path := range rule.fields {
-		for _, r := range references(o.Content, path) {
-			owned := at[key{GroupKind: r.GroupKind(), namespace: o.Namespace, name: r.Name}]
+	for _, path := range r.fields {
+		for _, to := range references(o.Content, path) {
+			owned := at[key{GroupKind: to.GroupKind(), namespace: o.Namespace, name: to.Name}]
 			if owned != nil && owner != nil {
 				owned.addOwner(owner)
 			}
@@ -181,23 +177,14 @@ func (o *Object) clusterKey(name string) key {
 	return key{GroupKind: clusterKind, namespace: o.Namespace, name: name}
 }
 
-// clusterOf returns the name of the Cluster of an object: that of its field, or that which refers to it.
-func (w *World) clusterOf(o *Object) string {
+// clusterName returns the name of the Cluster of an object: that of its field, or that of its owner.
+func (o *Object) clusterName() string {
 	if name := o.text("spec", "clusterName"); name != "" {
 		return name
 	}
 	for _, owner := range o.Owners {
 		if schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() == clusterKind {
 			return owner.Name
-		}
-	}
-	// The Cluster may come after its control plane.
-	for _, cluster := range w.Objects {
-		if cluster.GroupKind() != clusterKind || cluster.Namespace != o.Namespace {
-			continue
-		}
-		if r := manifest.ReferenceOf(manifest.Map(cluster.Content, "spec", "controlPlaneRef")); r.Name == o.Name && r.GroupKind() == o.GroupKind() {
-			return cluster.Name
 		}
 	}
 	return ""
