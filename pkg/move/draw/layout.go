@@ -66,16 +66,24 @@ func layOut(d *drawing) *layout {
 		capacity *= 2 // for a screen it is too large all the same, and longer rows have fewer lines between them
 	}
 	l := &layout{boxes: make([]place, len(d.boxes)), width: 2 * margin, height: margin}
-	shelf := shelf{l: l, x: margin, width: capacity * (boxWidth + gap)}
+	// Parts are side by side. Below them the next begin, where the width is used up.
+	x, below := margin, l.height
 	for _, part := range parts {
 		s := newSheet(part, capacity)
 		s.setRows()
 		s.addLanes()
 		s.arrange()
 		s.spread()
-		shelf.place(s)
+		width := int(math.Ceil(s.width))
+		if x > margin && x+width > capacity*(boxWidth+gap) {
+			x, l.height = margin, below
+		}
+		s.draw(l, x, l.height)
+		l.width = max(l.width, x+width+margin)
+		x += width + 2*gap
+		below = max(below, l.height+len(s.rows)*(boxHeight+rowGap))
 	}
-	l.height += shelf.height
+	l.height = below
 	if len(alone) == 0 {
 		return l
 	}
@@ -98,67 +106,41 @@ type part struct {
 
 // parts returns the parts of a drawing, those with the most boxes first, and the boxes without lines.
 func (d *drawing) parts() (parts []part, alone []int) {
-	near := make([][]int, len(d.boxes)) // arrows
-	for i, a := range d.arrows {
-		near[a.from] = append(near[a.from], i)
-		near[a.to] = append(near[a.to], i)
+	near := make([][]int, len(d.boxes)) // boxes
+	for _, a := range d.arrows {
+		near[a.from] = append(near[a.from], a.to)
+		near[a.to] = append(near[a.to], a.from)
 	}
-	seen, at := make([]bool, len(d.boxes)), make([]int, len(d.boxes))
+	of, at := make([]int, len(d.boxes)), make([]int, len(d.boxes)) // each box's part, from 1, and its place there
+	var visit func(b, number int)
+	visit = func(b, number int) {
+		of[b] = number
+		for _, n := range near[b] {
+			if of[n] == 0 {
+				visit(n, number)
+			}
+		}
+	}
 	for b := range d.boxes {
-		switch {
-		case len(near[b]) == 0:
+		if len(near[b]) == 0 {
 			alone = append(alone, b)
 			continue
-		case seen[b]:
-			continue
 		}
-		seen[b] = true
-		p := part{boxes: []int{b}}
-		for i := 0; i < len(p.boxes); i++ {
-			for _, n := range near[p.boxes[i]] {
-				for _, end := range []int{d.arrows[n].from, d.arrows[n].to} {
-					if !seen[end] {
-						seen[end] = true
-						p.boxes = append(p.boxes, end)
-					}
-				}
-			}
+		if of[b] == 0 {
+			parts = append(parts, part{})
+			visit(b, len(parts))
 		}
-		slices.Sort(p.boxes)
-		for i, b := range p.boxes {
-			at[b] = i
-		}
-		for _, b := range p.boxes {
-			for _, n := range near[b] {
-				if a := d.arrows[n]; a.from == b {
-					a.from, a.to = at[a.from], at[a.to]
-					p.arrows = append(p.arrows, a)
-				}
-			}
-		}
-		parts = append(parts, p)
+		p := &parts[of[b]-1]
+		at[b] = len(p.boxes)
+		p.boxes = append(p.boxes, b)
+	}
+	for _, a := range d.arrows {
+		p := &parts[of[a.from]-1]
+		a.from, a.to = at[a.from], at[a.to]
+		p.arrows = append(p.arrows, a)
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return len(b.boxes) - len(a.boxes) })
 	return parts, alone
-}
-
-// shelf puts parts of a layout side by side, and on a new shelf where the width is used up.
-type shelf struct {
-	l                *layout
-	x, width, height int
-}
-
-// place puts a part on the shelf. What is on a shelf begins at the layout's height.
-func (f *shelf) place(s *sheet) {
-	width, height := int(math.Ceil(s.width)), len(s.rows)*(boxHeight+rowGap)
-	if f.x > margin && f.x+width > f.width {
-		f.l.height += f.height
-		f.x, f.height = margin, 0
-	}
-	s.draw(f.l, f.x, f.l.height)
-	f.l.width = max(f.l.width, f.x+width+margin)
-	f.x += width + 2*gap
-	f.height = max(f.height, height)
 }
 
 // sheet is the layout of a part in the making.

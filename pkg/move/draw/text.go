@@ -64,28 +64,18 @@ type tree struct {
 // parents returns for each box the arrow on which it hangs in a tree: that from the owner that is the
 // furthest from the top; -1 is none. Arrows that close cycles are left out, so each box has its place.
 func (d *drawing) parents() []int {
-	rows := make([]int, len(d.boxes))
-	turned := map[[2]int]bool{}
-	parts, _ := d.parts()
-	for _, part := range parts {
-		s := newSheet(part, len(part.boxes))
-		s.setRows()
-		for i, b := range part.boxes {
-			rows[b] = s.spots[i].row
-		}
-		for i, a := range part.arrows {
-			turned[[2]int{part.boxes[a.from], part.boxes[a.to]}] = s.turned[i]
-		}
-	}
+	// Without a limit to rows, parts don't affect each other: all boxes are one part here.
+	s := newSheet(part{boxes: make([]int, len(d.boxes)), arrows: d.arrows}, len(d.boxes))
+	s.setRows()
 	parents := make([]int, len(d.boxes))
 	for b := range parents {
 		parents[b] = -1
 	}
 	for i, a := range d.arrows {
-		if turned[[2]int{a.from, a.to}] {
+		if s.turned[i] {
 			continue
 		}
-		if best := parents[a.to]; best < 0 || rows[a.from] > rows[d.arrows[best].from] {
+		if best := parents[a.to]; best < 0 || s.spots[a.from].row > s.spots[d.arrows[best].from].row {
 			parents[a.to] = i
 		}
 	}
