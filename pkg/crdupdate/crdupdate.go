@@ -97,7 +97,6 @@ func Patched(installed, next *apiextensionsv1.CustomResourceDefinition) (*apiext
 // schemas of both: the API server has no rule for the schema of an update that it does not have for a new CRD.
 //
 // The error means that one of the two isn't a CRD that an API server reads.
-// An error says that one of the two isn't a definition that an API server reads.
 func Refusals(installed, next *apiextensionsv1.CustomResourceDefinition) (field.ErrorList, error) {
 	installed, next = withoutSchemas(installed), withoutSchemas(next)
 	patched, err := Patched(installed, next)
