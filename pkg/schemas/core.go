@@ -77,7 +77,7 @@ func unpack(data []byte) (map[schema.GroupKind]*Kind, error) {
 				}
 				return props, nil
 			}
-			kind.versions = append(kind.versions, &version{name: v.Name, served: v.Served, read: read})
+			kind.versions = append(kind.versions, newVersion(v.Name, v.Served, read))
 		}
 		kinds[gk] = kind
 	}

@@ -26,11 +26,11 @@ func (k *Kinds) Field(gvk schema.GroupVersionKind, path []any) *Field {
 	if len(path) == 1 && (path[0] == "apiVersion" || path[0] == "kind") || len(path) > 1 && path[0] == "metadata" {
 		return &Field{structural: textField} // a field of Kubernetes, which a CRD does not define
 	}
-	version, err := k.versionOf(gvk)
-	if version == nil || err != nil {
+	compiled, err := k.schemaOf(gvk)
+	if compiled == nil || err != nil {
 		return nil
 	}
-	return (&Field{structural: version.compiled.structural}).At(path)
+	return (&Field{structural: compiled.structural}).At(path)
 }
 
 // FieldOf returns the field of a schema in the types of Cluster API or of apiextensions, or nil if the schema can't be

@@ -30,7 +30,7 @@ type Kind struct {
 	Labels map[string]string
 	// Scope is the scope of its objects.
 	Scope    apiextensionsv1.ResourceScope
-	versions []*version
+	versions []version
 }
 
 // Served returns the versions of the kind that an API server serves, in the order of its CRD.
@@ -42,15 +42,6 @@ func (k *Kind) Served() []string {
 		}
 	}
 	return names
-}
-
-// version returns a served version of the kind, or nil.
-func (k *Kind) version(name string) *version {
-	i := slices.IndexFunc(k.versions, func(v *version) bool { return v.served && v.name == name })
-	if i < 0 {
-		return nil
-	}
-	return k.versions[i]
 }
 
 // VersionsWith returns the served versions whose schemas have a field at a path.
@@ -99,7 +90,7 @@ func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 				}
 				return v.Schema.OpenAPIV3Schema, nil
 			}
-			kind.versions = append(kind.versions, &version{name: v.Name, served: v.Served, read: read})
+			kind.versions = append(kind.versions, newVersion(v.Name, v.Served, read))
 		}
 		kinds.own[gk] = kind
 	}

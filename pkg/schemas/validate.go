@@ -44,49 +44,41 @@ type Problem struct {
 	wrongType bool
 }
 
-// version is a version of a kind. Its schema is compiled at the first use.
+// version is a version of a kind.
 type version struct {
 	name   string
 	served bool
-	read   func() (*apiextensionsv1.JSONSchemaProps, error)
-
-	compileOnce sync.Once
-	compiled    compiled
-	err         error
-
-	rulesOnce sync.Once
-	rules     *cel.Validator
+	// compile reads and compiles the schema at the first call.
+	compile func() (*compiled, error)
 }
 
 // compiled is a schema in the form that an API server uses.
 type compiled struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
+	// rules compiles the CEL rules at the first call, which is the slowest step: only objects that are valid otherwise
+	// need them. It returns nil without rules.
+	rules func() *cel.Validator
 }
 
-// compile reads and compiles the schema.
-func (v *version) compile() (compiled, error) {
-	v.compileOnce.Do(func() {
-		v.compiled, v.err = v.build()
-		v.read = nil
-	})
-	return v.compiled, v.err
-}
-
-func (v *version) build() (compiled, error) {
-	props, err := v.read()
-	if err != nil {
-		return compiled{}, err
-	}
-	internal, structural, err := structuralOf(props)
-	if err != nil {
-		return compiled{}, err
-	}
-	validator, _, err := validation.NewSchemaValidator(internal)
-	if err != nil {
-		return compiled{}, fmt.Errorf("compiling the schema: %w", err)
-	}
-	return compiled{structural: structural, validator: validator}, nil
+// newVersion returns a version whose schema a function reads.
+func newVersion(name string, served bool, read func() (*apiextensionsv1.JSONSchemaProps, error)) version {
+	return version{name: name, served: served, compile: sync.OnceValues(func() (*compiled, error) {
+		props, err := read()
+		if err != nil {
+			return nil, err
+		}
+		internal, structural, err := structuralOf(props)
+		if err != nil {
+			return nil, err
+		}
+		validator, _, err := validation.NewSchemaValidator(internal)
+		if err != nil {
+			return nil, fmt.Errorf("compiling the schema: %w", err)
+		}
+		rules := sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) })
+		return &compiled{structural: structural, validator: validator, rules: rules}, nil
+	})}
 }
 
 // structuralOf returns a schema in the types of an API server.
@@ -102,21 +94,23 @@ func structuralOf(props *apiextensionsv1.JSONSchemaProps) (*apiextensions.JSONSc
 	return internal, structural, nil
 }
 
-// versionOf returns the version of a kind with its schema compiled, or nil if the kind is not known. The error is a
-// *VersionError, or that of an unusable schema.
-func (k *Kinds) versionOf(gvk schema.GroupVersionKind) (*version, error) {
+// schemaOf returns the compiled schema of a kind, or nil if the kind is not known. The error is a *VersionError, or that
+// of an unusable schema.
+func (k *Kinds) schemaOf(gvk schema.GroupVersionKind) (*compiled, error) {
 	kind, ok := k.Kind(gvk.GroupKind())
 	if !ok {
 		return nil, nil
 	}
-	version := kind.version(gvk.Version)
-	if version == nil {
-		return nil, &VersionError{Kind: kind, Version: gvk.Version}
+	for _, v := range kind.versions {
+		if v.served && v.name == gvk.Version {
+			compiled, err := v.compile()
+			if err != nil {
+				return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
+			}
+			return compiled, nil
+		}
 	}
-	if _, err := version.compile(); err != nil {
-		return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
-	}
-	return version, nil
+	return nil, &VersionError{Kind: kind, Version: gvk.Version}
 }
 
 // KeepsUnnamed reports whether a schema keeps unknown fields.
@@ -141,13 +135,6 @@ func AcceptsEmpty(ctx context.Context, props *apiextensionsv1.JSONSchemaProps) b
 	return len(broken) == 0
 }
 
-// celRules compiles the CEL rules, which is the slowest step: only objects that are valid otherwise need them. It is
-// nil without rules.
-func (v *version) celRules(structural *structuralschema.Structural) *cel.Validator {
-	v.rulesOnce.Do(func() { v.rules = cel.NewValidator(structural, true, celconfig.PerCallLimit) })
-	return v.rules
-}
-
 // Validate validates a new object against the schema of its kind as an API server does: it drops unknown fields and
 // nulls, sets defaults, and then checks types, limits, keys of lists and, if all these are right, CEL rules. The object
 // is not changed. Objects of unknown kinds are valid. The error is that of the context, of a version that is not
@@ -158,11 +145,10 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	version, err := k.versionOf(object.GroupVersionKind())
-	if version == nil || err != nil {
+	schema, err := k.schemaOf(object.GroupVersionKind())
+	if schema == nil || err != nil {
 		return nil, err
 	}
-	schema := version.compiled
 	content, err := decoded(object)
 	if err != nil {
 		return nil, err
@@ -176,7 +162,7 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 	refused := validation.ValidateCustomResource(nil, content, schema.validator)
 	refused = append(refused, listtype.ValidateListSetsAndMaps(nil, schema.structural, content)...)
 	if len(refused) == 0 {
-		if rules := version.celRules(schema.structural); rules != nil {
+		if rules := schema.rules(); rules != nil {
 			broken, _ := rules.Validate(ctx, nil, schema.structural, content, nil, celconfig.RuntimeCELCostBudget)
 			for _, err := range broken {
 				problem := newProblem(object.Object, err)
@@ -199,11 +185,10 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 // Default sets the defaults of its kind's schema in an object and drops unknown fields, as an API server does that
 // stores it. Objects of unknown kinds stay as they are. The error is that of Validate.
 func (k *Kinds) Default(object *unstructured.Unstructured) error {
-	version, err := k.versionOf(object.GroupVersionKind())
-	if version == nil || err != nil {
+	schema, err := k.schemaOf(object.GroupVersionKind())
+	if schema == nil || err != nil {
 		return err
 	}
-	schema := version.compiled
 	if object.Object, err = decoded(object); err != nil {
 		return err
 	}
@@ -258,22 +243,12 @@ func withoutEffects(problems []Problem) []Problem {
 			return p.Unknown && isAbove || len(p.Path) == 0 && !p.Rule
 		})
 	}
-	isEffect := make([]bool, len(problems))
-	for i, p := range problems {
-		if at := cause(p); at >= 0 {
-			isEffect[i] = true
-			if p.Unknown && problems[at].Below == nil {
-				problems[at].Below = p.Path
-			}
+	for _, p := range problems {
+		if at := cause(p); at >= 0 && p.Unknown && problems[at].Below == nil {
+			problems[at].Below = p.Path
 		}
 	}
-	var causes []Problem
-	for i, p := range problems {
-		if !isEffect[i] {
-			causes = append(causes, p)
-		}
-	}
-	return causes
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return cause(p) >= 0 })
 }
 
 // newProblem converts the API server's error for a field to a problem.
