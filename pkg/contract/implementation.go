@@ -52,14 +52,8 @@ var roles = []role{
 	{IPAM, "Pool", "ipam", []clusterctlv1.ProviderType{clusterctlv1.IPAMProviderType}, nil},
 }
 
-// contractProviders are the types of providers with resources of these contracts. Core, add-ons and runtime extensions
-// may have kinds with similar names, but no contract covers them.
-var contractProviders = []clusterctlv1.ProviderType{
-	clusterctlv1.InfrastructureProviderType, clusterctlv1.BootstrapProviderType,
-	clusterctlv1.ControlPlaneProviderType, clusterctlv1.IPAMProviderType,
-}
-
-// mandatory is the resource that a provider of a type must define.
+// mandatory is the resource that a provider of a type must define. Other types, such as core, add-ons and runtime
+// extensions, may have kinds with similar names, but no contract covers them.
 var mandatory = map[clusterctlv1.ProviderType]Resource{
 	clusterctlv1.InfrastructureProviderType: InfraCluster,
 	clusterctlv1.BootstrapProviderType:      BootstrapConfig,
@@ -71,7 +65,7 @@ var mandatory = map[clusterctlv1.ProviderType]Resource{
 // Other kinds, such as identities and hosts, are not among them. A missing kind is among them without a CRD if it is
 // mandatory for providers of this type, or if its template exists.
 func Implementations(provider clusterctlv1.ProviderType, crds []CRD) []*Implementation {
-	if !slices.Contains(contractProviders, provider) {
+	if mandatory[provider] == "" {
 		return nil
 	}
 	var implementations []*Implementation
