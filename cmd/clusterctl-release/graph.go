@@ -50,7 +50,7 @@ are not a failure here: use move-plan to find them.`,
 	for _, c := range draw.Collapses() {
 		collapses = append(collapses, string(c))
 	}
-	addFormatFlag(cmd, &format, draw.ParseFormat, strings.Join(draw.Formats(), ", "))
+	addFormatFlag(cmd, &format, draw.Formats.Parse, strings.Join(draw.Formats.Names(), ", "))
 	cmd.Flags().StringVar(&collapse, "collapse", string(draw.Auto), "which objects share a box: "+strings.Join(collapses, ", "))
 	return cmd
 }

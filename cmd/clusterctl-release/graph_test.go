@@ -57,7 +57,7 @@ func TestGraph(t *testing.T) {
 			}
 			if tc.status != exitUsage && len(tc.stderr) > 0 && len(tc.stdout) > 0 {
 				// Each format shows the readable objects and reports that the graph is incomplete.
-				for _, format := range draw.Formats() {
+				for _, format := range draw.Formats.Names() {
 					shown := execute(t, "graph", file, "--format", format)
 					if shown.status != tc.status || !strings.Contains(strings.ToLower(shown.stdout), "incomplete") {
 						t.Errorf("%s does not report that the graph is incomplete: status %d\n%s", format, shown.status, shown.stdout)

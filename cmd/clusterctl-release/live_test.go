@@ -141,7 +141,7 @@ func TestLive(t *testing.T) {
 	admin := m.kubeconfig(t, envtest.User{Name: "admin", Groups: []string{"system:masters"}})
 
 	t.Run("graph", func(t *testing.T) {
-		for _, format := range draw.Formats() {
+		for _, format := range draw.Formats.Names() {
 			stdout, stderr, status := runLive(t, "graph", admin, "--format", format)
 			if status != exitFine || stderr != "" {
 				t.Errorf("%s: status is %d; %s", format, status, stderr)

@@ -40,7 +40,7 @@ everything.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runMovePlan(cmd, args, flags, format) },
 	}
 	addSourceFlags(cmd, &flags)
-	addFormatFlag(cmd, &format, move.ParseFormat, "text or json")
+	addFormatFlag(cmd, &format, move.Formats.Parse, "text or json")
 	return cmd
 }
 

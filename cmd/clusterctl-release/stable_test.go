@@ -110,13 +110,13 @@ func promises(t *testing.T) map[string]bool {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { now[fmt.Sprintf("%s --%s %s", cmd.CommandPath(), f.Name, f.Value.Type())] = true })
 	})
 	for command, formats := range map[string][]string{
-		"check": report.Formats.Names(), "contract": contract.Formats.Names(), "diff": diff.Formats.Names(), "graph": draw.Formats(),
+		"check": report.Formats.Names(), "contract": contract.Formats.Names(), "diff": diff.Formats.Names(), "graph": draw.Formats.Names(),
 	} {
 		for _, format := range formats {
 			now[command+" --format "+format] = true
 		}
 	}
-	for command, parse := range map[string]func(string) error{"move-plan": move.ParseFormat, "templates variables": templates.Formats.Parse} {
+	for command, parse := range map[string]func(string) error{"move-plan": move.Formats.Parse, "templates variables": templates.Formats.Parse} {
 		for _, format := range []string{"text", "json"} {
 			now[command+" --format "+format] = parse(format) == nil
 		}

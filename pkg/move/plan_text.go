@@ -10,18 +10,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// planFormats are the ways to show a plan.
-var planFormats = format.List[*Plan]{
+// Formats are the formats of a plan.
+var Formats = format.List[*Plan]{
 	{Name: "text", Write: writePlanText},
 	{Name: "json", Write: format.JSON[*Plan]},
 }
 
-// ParseFormat returns an error that lists the formats of plans if name is not one of them.
-func ParseFormat(name string) error { return planFormats.Parse(name) }
-
 // Write shows the plan in a format.
 func (p *Plan) Write(name string, w io.Writer) error {
-	return planFormats.Write(name, "the plan", p, w)
+	return Formats.Write(name, "the plan", p, w)
 }
 
 func writePlanText(plan *Plan, w io.Writer) error {

@@ -34,8 +34,8 @@ func newPicture(plan *move.Plan, members []move.Member) *Picture {
 	return &Picture{Plan: plan, Members: members, rings: ringsOf(members)}
 }
 
-// formats are the formats of a picture. A new one is one file and one line here.
-var formats = format.List[*Picture]{
+// Formats are the formats of a picture. A new one is one file and one line here.
+var Formats = format.List[*Picture]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},
 	{Name: "dot", Write: writeDOT},
@@ -44,15 +44,9 @@ var formats = format.List[*Picture]{
 	{Name: "html", Write: writeHTML},
 }
 
-// Formats returns the names of the formats.
-func Formats() []string { return formats.Names() }
-
-// ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error { return formats.Parse(name) }
-
 // Write writes the picture in a format. The same objects result in the same text.
 func (p *Picture) Write(name string, w io.Writer) error {
-	return formats.Write(name, "the graph", p, w)
+	return Formats.Write(name, "the graph", p, w)
 }
 
 // title names the source of the picture.

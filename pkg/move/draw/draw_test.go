@@ -56,7 +56,7 @@ func drawn(t *testing.T, p *Picture, format string) string {
 // TestGolden compares each format with a golden file, and two pictures of the same objects with each other.
 func TestGolden(t *testing.T) {
 	for _, collapse := range []Collapse{Auto, Siblings, Kinds} {
-		for _, format := range Formats() {
+		for _, format := range Formats.Names() {
 			if collapse != Auto && format == "json" {
 				continue // JSON has all objects
 			}
@@ -101,7 +101,7 @@ func TestOrder(t *testing.T) {
 	slices.Reverse(world.Objects)
 	g := move.Discover(t.Context(), world, "team")
 	reversed := Of(g, g.Plan())
-	for _, format := range Formats() {
+	for _, format := range Formats.Names() {
 		if diff := cmp.Diff(drawn(t, sample(t), format), drawn(t, reversed, format)); diff != "" {
 			t.Errorf("%s (-first +reversed):\n%s", format, diff)
 		}
