@@ -29,21 +29,16 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 	if err != nil {
 		return nil, err
 	}
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, r := range append([]*release.Release{r}, with...) {
-		releaseCRDs, err := schemas.CRDs(r)
-		if err != nil {
-			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
-		}
-		crds = append(crds, releaseCRDs...)
+	kinds, err := schemas.For(append([]*release.Release{r}, with...)...)
+	if err != nil {
+		return nil, err
 	}
-	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), crds, rendered.Objects), nil
+	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), kinds, rendered.Objects), nil
 }
 
 // OfTemplate makes the world that the objects of a rendered template and of the classes that it names
 // become, as Rendered does. Owner references that the objects bring themselves stay.
-func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.CustomResourceDefinition, objects []unstructured.Unstructured) *World {
-	kinds := schemas.Of(crds...)
+func OfTemplate(ctx context.Context, source string, kinds *schemas.Kinds, objects []unstructured.Unstructured) *World {
 	w := &World{Source: source, Desired: true}
 	expanded, err := topology.Expand(ctx, kinds, objects)
 	switch {

@@ -178,7 +178,7 @@ func risksOf(ctx context.Context, s *checks.Subject, t *rendered.Template) ([]te
 			objects = append(objects, copied)
 		}
 	}
-	graph := move.Discover(ctx, move.OfTemplate(ctx, t.Name, s.KnownCRDs(), objects), "default")
+	graph := move.Discover(ctx, move.OfTemplate(ctx, t.Name, s.KnownKinds(), objects), "default")
 	s.KeepGraph(t.Name, graph)
 	var found []templateRisk
 	for _, risk := range graph.Risks() {
