@@ -9,25 +9,21 @@ import (
 
 // replicas judges the optional replicas, and with them the counters, a selector and the scale subresource.
 func replicas(i *Implementation) Verdict {
-	v := fieldRule{path: "spec.replicas", shape: integer}.with(i, func() []Problem {
-		// The page says about the old counters only that they are still read.
-		fields := []field{may("replicas", integer), may("readyReplicas", integer), may("updatedReplicas", integer), may("unavailableReplicas", integer)}
-		if !i.old {
-			fields = []field{must("selector", anyText), must("replicas", integer), must("readyReplicas", integer), must("availableReplicas", integer), must("upToDateReplicas", integer)}
-		}
-		var problems []Problem
-		for _, f := range fields {
-			problems = append(problems, f.compare(i.root.field("status"))...)
-		}
-		if i.old {
-			return problems
-		}
-		return append(problems, i.scale()...)
-	})
-	if i.old && v.State != Missing {
+	v := fieldRule{path: "spec.replicas", shape: integer}.judge(i)
+	switch status := i.root.field("status"); {
+	case v.State == Missing:
+		return v
+	case i.old:
 		v.Detail = "" // the counters are optional, so the row names no place
+		// The page says about the old counters only that they are still read.
+		return v.with(fields{
+			may("replicas", integer), may("readyReplicas", integer), may("updatedReplicas", integer), may("unavailableReplicas", integer),
+		}.compare(status))
+	default:
+		return v.with(fields{
+			must("selector", anyText), must("replicas", integer), must("readyReplicas", integer), must("availableReplicas", integer), must("upToDateReplicas", integer),
+		}.compare(status)).with(i.scale())
 	}
-	return v
 }
 
 // scale judges whether the scale subresource has the fields of the contract.
@@ -68,20 +64,23 @@ func (i *Implementation) scale() []Problem {
 
 // kubernetesVersion judges the optional version, and with it the running versions in the status.
 func kubernetesVersion(i *Implementation) Verdict {
-	return fieldRule{path: "spec.version", shape: text(256)}.with(i, func() []Problem {
-		status := i.root.field("status")
-		problems := may("version", text(256)).compare(status)
-		hasVersions := false
-		if !i.old {
-			hasVersions = status.field("versions").there()
-			problems = append(problems, may("versions", mergedBy(100, object(must("version", anyText), may("replicas", integer)), "version")).compare(status)...)
-		}
-		if one := status.field("version"); !one.there() && !hasVersions {
-			problems = append(problems, one.problem(Broken,
-				i.CRD.kind()+" has spec.version, but neither status.versions nor status.version: Cluster API can't detect the end of an upgrade"))
-		}
-		return problems
-	})
+	v := fieldRule{path: "spec.version", shape: text(256)}.judge(i)
+	if v.State == Missing {
+		return v
+	}
+	status := i.root.field("status")
+	want := fields{may("version", text(256))}
+	hasVersions := false
+	if !i.old {
+		hasVersions = status.field("versions").there()
+		want = append(want, may("versions", mergedBy(100, object(must("version", anyText), may("replicas", integer)), "version")))
+	}
+	problems := want.compare(status)
+	if one := status.field("version"); !one.there() && !hasVersions {
+		problems = append(problems, one.problem(Broken,
+			i.CRD.kind()+" has spec.version, but neither status.versions nor status.version: Cluster API can't detect the end of an upgrade"))
+	}
+	return v.with(problems)
 }
 
 // machines judges the optional template of machines, whose fields moved with the v1beta2 contract.
@@ -100,9 +99,7 @@ func machines(i *Implementation) Verdict {
 		}
 	}
 	if n := i.root.at("status.externalManagedControlPlane"); n.there() {
-		problems := append(v.Problems, boolean.compare(n)...)
-		v = verdictOf(problems)
-		v.Detail = "spec.machineTemplate"
+		v = v.with(boolean.compare(n))
 	}
 	return v
 }

@@ -137,18 +137,12 @@ func autoscaling(i *Implementation) Verdict {
 		return Verdict{State: NotApplicable, Detail: "the kind has no template"}
 	}
 	status := i.Template.contractRoot().field("status")
-	fields := []field{
-		may("capacity", mapOf(shape{kind: typeQuantity})),
-		may("nodeInfo", object(may("architecture", anyText), may("operatingSystem", anyText))),
-	}
 	if !status.field("capacity").there() && !status.field("nodeInfo").there() {
 		return Verdict{State: Missing, Detail: "status.capacity of " + i.Template.kind()}
 	}
-	var problems []Problem
-	for _, f := range fields {
-		problems = append(problems, f.compare(status)...)
+	want := fields{
+		may("capacity", mapOf(shape{kind: typeQuantity})),
+		may("nodeInfo", object(may("architecture", anyText), may("operatingSystem", anyText))),
 	}
-	v := verdictOf(problems)
-	v.Detail = "status of " + i.Template.kind()
-	return v
+	return Verdict{Detail: "status of " + i.Template.kind()}.with(want.compare(status))
 }

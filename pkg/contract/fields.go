@@ -51,17 +51,6 @@ func (f fieldRule) judge(i *Implementation) Verdict {
 	return v
 }
 
-// with judges an optional field of a kind and, if the kind has it, the fields that it requires.
-func (f fieldRule) with(i *Implementation, more func() []Problem) Verdict {
-	v := f.judge(i)
-	if v.State == Missing {
-		return v
-	}
-	all := verdictOf(append(v.Problems, more()...))
-	all.Detail = v.Detail
-	return all
-}
-
 // judgeTerminalFailures judges status.failureReason and status.failureMessage, which the v1beta2 contract no longer
 // has.
 func judgeTerminalFailures(i *Implementation) Verdict {
@@ -82,9 +71,7 @@ func judgeTerminalFailures(i *Implementation) Verdict {
 	}
 	switch {
 	case len(names) > 0:
-		v := verdictOf(problems)
-		v.Detail = strings.Join(names, ", ")
-		return v
+		return Verdict{Detail: strings.Join(names, ", ")}.with(problems)
 	case i.old:
 		return Verdict{State: Missing, Detail: "status.failureReason, status.failureMessage"}
 	}

@@ -152,9 +152,12 @@ func (r Rule) judge(i *Implementation) Verdict {
 }
 
 // verdictOf returns the verdict for an existing field or kind.
-func verdictOf(problems []Problem) Verdict {
-	v := Verdict{State: Present, Problems: problems}
-	for _, p := range problems {
+func verdictOf(problems []Problem) Verdict { return Verdict{}.with(problems) }
+
+// with returns the verdict for an existing field or kind with more problems.
+func (v Verdict) with(problems []Problem) Verdict {
+	v.State, v.Problems = Present, append(v.Problems, problems...)
+	for _, p := range v.Problems {
 		if p.Weight != Deprecated {
 			v.State = Wrong
 		}

@@ -24,7 +24,7 @@ type shape struct {
 	// The limits are those of Cluster API's own field; 0 means no limit.
 	maxLength, maximum, maxItems int64
 	// fields are those of an object.
-	fields []field
+	fields fields
 	// items are a list's items or a map's values.
 	items *shape
 	// listType is the merge type of a list, if the contract defines it, and listKeys are its keys.
@@ -87,9 +87,7 @@ func (s shape) compare(n node) []Problem {
 	problems := s.compareLimits(n)
 	switch s.kind {
 	case typeObject:
-		for _, f := range s.fields {
-			problems = append(problems, f.compare(n)...)
-		}
+		problems = append(problems, s.fields.compare(n)...)
 	case typeList:
 		problems = append(problems, s.compareList(n)...)
 	case typeMap:
@@ -100,16 +98,22 @@ func (s shape) compare(n node) []Problem {
 	return problems
 }
 
-// compare returns how the field of an object differs from its shape.
-func (f field) compare(parent node) []Problem {
-	child := parent.field(f.name)
-	switch {
-	case child.there():
-		return f.shape.compare(child)
-	case f.must:
-		return []Problem{child.problem(Broken, fmt.Sprintf("%s, %s, is missing: the API server drops the values that a controller writes", child.name, f.shape.name()))}
+// fields are the fields of an object.
+type fields []field
+
+// compare returns how the fields of an object differ from their shapes.
+func (fs fields) compare(parent node) []Problem {
+	var problems []Problem
+	for _, f := range fs {
+		child := parent.field(f.name)
+		switch {
+		case child.there():
+			problems = append(problems, f.shape.compare(child)...)
+		case f.must:
+			problems = append(problems, child.problem(Broken, fmt.Sprintf("%s, %s, is missing: the API server drops the values that a controller writes", child.name, f.shape.name())))
+		}
 	}
-	return nil
+	return problems
 }
 
 // compareType reports whether the field has the shape's type.
