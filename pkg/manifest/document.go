@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -111,16 +112,10 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	object := map[string]any{}
 	if err := node.Decode(&object); err != nil {
 		line, message := yamlError(err)
-		if line == 0 {
-			line = node.Line
-		}
-		return nil, refuse(line, "%s", message)
+		return nil, refuse(cmp.Or(line, node.Line), "%s", message)
 	}
-	value, ok := JSONValue(object).(map[string]any)
-	if !ok {
-		return nil, refuse(node.Line, "the document isn't an object")
-	}
-	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: value}, node: node}, nil
+	JSONValue(object) // in place
+	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: object}, node: node}, nil
 }
 
 // budget is the remainder of a document's limits.
