@@ -30,13 +30,13 @@ type Node struct {
 
 	kind schema.GroupKind
 	// The following fields have the names of clusterctl's.
-	forceMove, forceMoveHierarchy, isGlobal, shouldNotDelete bool
+	forceMove, forceMoveHierarchy, isGlobal bool
 	// byCRD means that forceMove and forceMoveHierarchy come from the kind, not from the object's labels.
 	byCRD bool
 	// tenant is the nearest object with a move hierarchy to which the node belongs, and via the owner
 	// on the way there; global likewise is the cluster-scoped one. nil is none.
 	tenant, via, global *Node
-	// keptFor is the ClusterClass because of which the node is not deleted.
+	// keptFor is the ClusterClass because of which the node is not deleted, clusterctl's shouldNotDelete; nil is none.
 	keptFor *Node
 	// cluster and class are the object as a Cluster or a ClusterClass.
 	cluster *clusterv1.Cluster
@@ -66,8 +66,8 @@ type Graph struct {
 	byKey map[key]*Object
 	// unread contains the objects that a move does not read.
 	unread map[types.UID]*Object
-	// elsewhere contains the Clusters of other namespaces.
-	elsewhere []*clusterv1.Cluster
+	// usedElsewhere contains the classes of Clusters of other namespaces.
+	usedElsewhere sets.Set[types.NamespacedName]
 }
 
 // Stop is a reason for clusterctl to end with an error before it moves any object.
@@ -96,7 +96,10 @@ func (g *Graph) stop(n *Node, ends int, format string, args ...any) {
 // Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces. Objects that don't
 // fit the type of their kind become problems of the world.
 func Discover(ctx context.Context, world *World, namespace string) *Graph {
-	g := &Graph{Namespace: namespace, world: world, byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]*Object, len(world.Objects))}
+	g := &Graph{
+		Namespace: namespace, world: world, usedElsewhere: sets.New[types.NamespacedName](),
+		byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]*Object, len(world.Objects)),
+	}
 	for _, o := range world.Objects {
 		g.byKey[o.key()] = o
 	}
@@ -107,7 +110,7 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 			g.add(ctx, o)
 		} else if namespace != "" && o.Namespace != namespace && o.GroupKind() == clusterKind {
 			if cluster, err := topology.Cluster(ctx, o.unstructured()); err == nil {
-				g.elsewhere = append(g.elsewhere, cluster)
+				g.usedElsewhere.Insert(cluster.GetClassKey())
 			} else {
 				world.problem(o.String(), "it can't be read: %v", err)
 			}
@@ -118,7 +121,7 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 	g.setSoftOwners()
 	g.link()
 	g.setTenants()
-	g.setShouldNotDelete()
+	g.setKeptFor()
 	g.setSequence()
 	g.setCycles()
 	g.findStops()

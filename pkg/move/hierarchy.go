@@ -100,20 +100,14 @@ func walkDependents(from []*Node, visit func(owner, dependent *Node) bool) {
 	}
 }
 
-// setShouldNotDelete keeps ClusterClasses in the source that other namespaces contain or use, with all objects that
+// setKeptFor keeps ClusterClasses in the source that other namespaces contain or use, with all objects that
 // they own by references.
-func (g *Graph) setShouldNotDelete() {
+func (g *Graph) setKeptFor() {
 	if g.Namespace == "" {
 		return
 	}
-	used := map[types.NamespacedName]bool{}
-	for _, cluster := range g.elsewhere {
-		if cluster.Spec.Topology.IsDefined() && cluster.Spec.Topology.ClassRef.Namespace == g.Namespace {
-			used[cluster.GetClassKey()] = true
-		}
-	}
 	for _, n := range g.Nodes {
-		if n.kind == classKind && (n.Object.Namespace != g.Namespace || used[n.name()]) {
+		if n.kind == classKind && (n.Object.Namespace != g.Namespace || g.usedElsewhere.Has(n.name())) {
 			keep(n)
 		}
 	}
@@ -121,12 +115,12 @@ func (g *Graph) setShouldNotDelete() {
 
 // keep marks a class and the objects that it owns.
 func keep(class *Node) {
-	class.shouldNotDelete, class.keptFor = true, class
+	class.keptFor = class
 	walkDependents([]*Node{class}, func(owner, dependent *Node) bool {
-		if dependent.shouldNotDelete || !slices.Contains(dependent.Owners, owner) {
+		if dependent.keptFor != nil || !slices.Contains(dependent.Owners, owner) {
 			return false
 		}
-		dependent.shouldNotDelete, dependent.keptFor = true, class
+		dependent.keptFor = class
 		return true
 	})
 }

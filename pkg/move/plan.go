@@ -104,7 +104,7 @@ func (n *Node) left(why string, linked bool) Left {
 
 // moved returns the effect on an object that is moved.
 func (g *Graph) moved(n *Node) Moved {
-	m := Moved{Object: n.Object.Object, UID: n.Object.UID, Why: whyMoved(n), IfThere: Update, Deleted: true}
+	m := Moved{Object: n.Object.Object, UID: n.Object.UID, Why: whyMoved(n), IfThere: Update}
 	if n.isGlobal || n.global != nil {
 		m.IfThere = Leave
 	}
@@ -113,14 +113,15 @@ func (g *Graph) moved(n *Node) Moved {
 		m.Kept = "it is cluster-scoped, and objects outside of the move may use it"
 	case n.global != nil:
 		m.Kept = "it belongs to " + n.global.Object.String() + ", which is cluster-scoped, and objects outside of the move may use it"
-	case n.shouldNotDelete && n.Object.Namespace != g.Namespace:
+	case n.keptFor == nil:
+		m.Deleted = true
+	case n.Object.Namespace != g.Namespace:
 		m.Kept = "it is in another namespace than the one that is moved"
-	case n.shouldNotDelete && n.keptFor == n:
+	case n.keptFor == n:
 		m.Kept = "Clusters of other namespaces use it"
-	case n.shouldNotDelete:
+	default:
 		m.Kept = "it belongs to " + n.keptFor.Object.String() + ", which is not deleted"
 	}
-	m.Deleted = m.Kept == ""
 	return m
 }
 
