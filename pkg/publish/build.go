@@ -33,7 +33,7 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", dir, err)
 	}
-	f := &folder{root: root, disk: d, lockTimeout: time.Minute, tell: func(string) {}, records: true}
+	f := &folder{root: root, opts: Options{disk: d, LockTimeout: time.Minute}, records: true}
 	ctx := context.Background() // writing is short, and not interrupted
 	_, err = f.publish(ctx, func() (*Plan, error) {
 		there, err := f.published(r)

@@ -151,7 +151,7 @@ func TestFolderMadeByAnotherPublisher(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, err := (&folder{root: root, disk: unsynced}).makeRoot()
+		_, err := (&folder{root: root, opts: Options{disk: unsynced}}).makeRoot()
 		other.Wait()
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
@@ -289,13 +289,13 @@ func TestLockOfAnotherUser(t *testing.T) {
 		path := filepath.Join(root, lockFile)
 		write(t, path, text)
 		denied := 0
-		f := &folder{root: root, disk: disk{around: func(op operation, do func() error) error {
+		f := &folder{root: root, opts: Options{disk: disk{around: func(op operation, do func() error) error {
 			if op.path == path && (op.name == "create" || op.name == "open") {
 				denied++
 				return &fs.PathError{Op: op.name, Path: path, Err: fs.ErrPermission}
 			}
 			return do()
-		}}}
+		}}}}
 		l, err := f.acquire(t.Context())
 		if err != nil || denied != 2 {
 			t.Fatalf("%q: %v after %d denied operations, want 2", text, err, denied)

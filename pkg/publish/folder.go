@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
@@ -39,10 +38,8 @@ const (
 // A reader that opens files by their paths, as clusterctl does, always finds all of them. If it reads them one by one
 // while a version is replaced, it may get some old and some new files.
 type folder struct {
-	root        string
-	disk        disk
-	lockTimeout time.Duration
-	tell        func(string)
+	root string
+	opts Options
 	// records means that the source of a release is written next to its files.
 	records bool
 	// overrides is the configuration with which clusterctl reads overrides from here; nil for a repository.
@@ -127,10 +124,10 @@ func (f *folder) recoverKilled() error {
 			if _, err := os.Lstat(place); !errors.Is(err, fs.ErrNotExist) {
 				continue // the new one is in its place
 			}
-			if err := f.disk.rename(f.staging(setAside, label, version), place); err != nil {
+			if err := f.opts.disk.rename(f.staging(setAside, label, version), place); err != nil {
 				return err
 			}
-			if err := f.disk.syncFolder(filepath.Dir(place)); err != nil {
+			if err := f.opts.disk.syncFolder(filepath.Dir(place)); err != nil {
 				return err
 			}
 		}
@@ -153,11 +150,11 @@ func readFolderIfAny(path string) ([]string, error) {
 
 // clearStaging removes the staging folder. It retries once, because the folder must not be left.
 func (f *folder) clearStaging() error {
-	err := f.disk.removeTree(f.staging())
+	err := f.opts.disk.removeTree(f.staging())
 	if err == nil {
 		return nil
 	}
-	if f.disk.removeTree(f.staging()) == nil {
+	if f.opts.disk.removeTree(f.staging()) == nil {
 		return fmt.Errorf("removing what was staged: %w", err)
 	}
 	return fmt.Errorf("removing what was staged (the next run does it): %w", err)
@@ -165,10 +162,10 @@ func (f *folder) clearStaging() error {
 
 // stage writes all files that will be renamed, so that a full disk is detected here.
 func (f *folder) stage(ctx context.Context, plan *Plan) error {
-	if err := f.disk.mkdir(f.staging(), 0o700); err != nil {
+	if err := f.opts.disk.mkdir(f.staging(), 0o700); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
-	if err := f.disk.mkdir(f.staging(stagedVersions), folderMode); err != nil {
+	if err := f.opts.disk.mkdir(f.staging(stagedVersions), folderMode); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
 	for _, r := range plan.Releases {
@@ -178,13 +175,13 @@ func (f *folder) stage(ctx context.Context, plan *Plan) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before anything was published: %w", err)
 		}
-		f.tell(fmt.Sprintf("writing %s to %s", r.Release, f.root))
+		f.opts.tell(fmt.Sprintf("writing %s to %s", r.Release, f.root))
 		if err := f.stageVersion(r.Release); err != nil {
 			return fmt.Errorf("nothing was published: staging %s: %w", r.Release, err)
 		}
 	}
 	if plan.changesConfig() {
-		if err := f.disk.writeFile(f.staging(configFile), plan.Config.text, plan.Config.mode); err != nil {
+		if err := f.opts.disk.writeFile(f.staging(configFile), plan.Config.text, plan.Config.mode); err != nil {
 			return fmt.Errorf("nothing was published: staging %s: %w", configFile, err)
 		}
 	}
@@ -197,10 +194,10 @@ func (f *folder) stage(ctx context.Context, plan *Plan) error {
 func (f *folder) stageVersion(r *release.Release) error {
 	label := f.staging(stagedVersions, r.Provider.Label())
 	version := filepath.Join(label, r.Version)
-	if err := f.disk.mkdir(label, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := f.opts.disk.mkdir(label, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := f.disk.mkdir(version, folderMode); err != nil {
+	if err := f.opts.disk.mkdir(version, folderMode); err != nil {
 		return err
 	}
 	files := slices.Clone(r.Files)
@@ -212,14 +209,14 @@ func (f *folder) stageVersion(r *release.Release) error {
 		files = append(files, record)
 	}
 	for _, file := range files {
-		if err := f.disk.writeFile(filepath.Join(version, file.Name), file.Data, fileMode); err != nil {
+		if err := f.opts.disk.writeFile(filepath.Join(version, file.Name), file.Data, fileMode); err != nil {
 			return err
 		}
 	}
-	if err := f.disk.syncFolder(version); err != nil {
+	if err := f.opts.disk.syncFolder(version); err != nil {
 		return err
 	}
-	return f.disk.syncFolder(label)
+	return f.opts.disk.syncFolder(label)
 }
 
 // commit renames staged files to their places, and reports whether it published any. The clusterctl.yaml comes last, so
@@ -243,10 +240,10 @@ func (f *folder) commit(ctx context.Context, plan *Plan) (published bool, err er
 		published = true
 	}
 	if plan.changesConfig() {
-		if err := f.disk.rename(f.staging(configFile), filepath.Join(f.root, configFile)); err != nil {
+		if err := f.opts.disk.rename(f.staging(configFile), filepath.Join(f.root, configFile)); err != nil {
 			return published, fmt.Errorf("writing %s: %w", configFile, err)
 		}
-		if err := f.disk.syncFolder(f.root); err != nil {
+		if err := f.opts.disk.syncFolder(f.root); err != nil {
 			return true, fmt.Errorf("syncing %s: %w", f.root, err)
 		}
 	}
@@ -261,10 +258,10 @@ func (f *folder) commitNew(r *release.Release) error {
 	staged := f.staging(stagedVersions, r.Provider.Label())
 	switch _, err := os.Stat(label); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := f.disk.rename(staged, label); err != nil {
+		if err := f.opts.disk.rename(staged, label); err != nil {
 			return err
 		}
-		return f.disk.syncFolder(f.root)
+		return f.opts.disk.syncFolder(f.root)
 	case err != nil:
 		return err
 	}
@@ -273,41 +270,41 @@ func (f *folder) commitNew(r *release.Release) error {
 	}
 	if _, err := os.Lstat(place); err == nil {
 		// It was an empty folder when it was checked; a folder that is no longer empty stays.
-		if err := f.disk.remove(place); err != nil {
+		if err := f.opts.disk.remove(place); err != nil {
 			return err
 		}
 	}
-	if err := f.disk.rename(filepath.Join(staged, r.Version), place); err != nil {
+	if err := f.opts.disk.rename(filepath.Join(staged, r.Version), place); err != nil {
 		return err
 	}
-	return f.disk.syncFolder(label)
+	return f.opts.disk.syncFolder(label)
 }
 
 func (f *folder) commitReplacement(r *release.Release) error {
 	place := f.versionFolder(r)
 	staged := f.staging(stagedVersions, r.Provider.Label(), r.Version)
-	err := f.disk.exchange(staged, place)
+	err := f.opts.disk.exchange(staged, place)
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = f.renameAside(r, staged, place)
 	}
 	if err != nil {
 		return err
 	}
-	return f.disk.syncFolder(filepath.Dir(place))
+	return f.opts.disk.syncFolder(filepath.Dir(place))
 }
 
 // renameAside replaces a version on a file system that can't exchange folders.
 func (f *folder) renameAside(r *release.Release, staged, place string) error {
 	for _, path := range []string{f.staging(setAside), f.staging(setAside, r.Provider.Label())} {
-		if err := f.disk.mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := f.opts.disk.mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	aside := f.staging(setAside, r.Provider.Label(), r.Version)
-	if err := f.disk.rename(place, aside); err != nil {
+	if err := f.opts.disk.rename(place, aside); err != nil {
 		return err
 	}
-	return f.disk.rename(staged, place) // update puts the old one back if this fails
+	return f.opts.disk.rename(staged, place) // update puts the old one back if this fails
 }
 
 // syncAll makes the entries of all folders durable.
@@ -320,11 +317,11 @@ func (f *folder) syncAll() error {
 		if _, err := release.ParseLabel(entry.Name()); err != nil || !entry.IsDir() {
 			continue
 		}
-		if err := f.disk.syncFolder(filepath.Join(f.root, entry.Name())); err != nil {
+		if err := f.opts.disk.syncFolder(filepath.Join(f.root, entry.Name())); err != nil {
 			return err
 		}
 	}
-	return f.disk.syncFolder(f.root)
+	return f.opts.disk.syncFolder(f.root)
 }
 
 // makeRoot creates the root and missing folders above it, and returns those that it created.
@@ -349,7 +346,7 @@ func (f *folder) makeRoot() (made []string, err error) {
 		missing = append(missing, path)
 	}
 	for _, path := range slices.Backward(missing) {
-		err := f.disk.mkdir(path, folderMode)
+		err := f.opts.disk.mkdir(path, folderMode)
 		if errors.Is(err, fs.ErrExist) {
 			continue // another publisher was quicker
 		}
@@ -357,7 +354,7 @@ func (f *folder) makeRoot() (made []string, err error) {
 			return made, fmt.Errorf("making the folder: %w", err)
 		}
 		made = append(made, path)
-		if err := f.disk.syncFolder(filepath.Dir(path)); err != nil {
+		if err := f.opts.disk.syncFolder(filepath.Dir(path)); err != nil {
 			return made, fmt.Errorf("making the folder: %w", err)
 		}
 	}

@@ -84,12 +84,7 @@ func openLocal(text string, opts Options) (Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folderPublisher{opts: opts, open: func(context.Context) (*folder, error) { return opts.folder(root), nil }}, nil
-}
-
-// folder returns the folder at a root.
-func (o Options) folder(root string) *folder {
-	return &folder{root: root, disk: o.disk, lockTimeout: o.LockTimeout, tell: o.tell}
+	return folderPublisher(func(context.Context) (*folder, error) { return &folder{root: root, opts: opts}, nil }), nil
 }
 
 // webPath returns user@host:path and host/path in the form after https://.
@@ -100,31 +95,28 @@ func webPath(text string) string {
 	return strings.TrimSuffix(text, ".git")
 }
 
-// folderPublisher publishes to a local repository or to clusterctl's overrides.
-type folderPublisher struct {
-	opts Options
-	open func(ctx context.Context) (*folder, error)
-}
+// folderPublisher publishes to the folder that it opens: a local repository or clusterctl's overrides.
+type folderPublisher func(ctx context.Context) (*folder, error)
 
-func (p *folderPublisher) prepare(ctx context.Context, releases []*release.Release) ([]*release.Release, *folder, error) {
+func (open folderPublisher) prepare(ctx context.Context, releases []*release.Release) ([]*release.Release, *folder, error) {
 	checked, err := candidates(releases)
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := p.open(ctx)
+	f, err := open(ctx)
 	return checked, f, err
 }
 
-func (p *folderPublisher) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
-	checked, f, err := p.prepare(ctx, releases)
+func (open folderPublisher) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
+	checked, f, err := open.prepare(ctx, releases)
 	if err != nil {
 		return nil, err
 	}
-	return f.plan(ctx, checked, p.opts.Replace)
+	return f.plan(ctx, checked)
 }
 
-func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
-	checked, f, err := p.prepare(ctx, releases)
+func (open folderPublisher) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
+	checked, f, err := open.prepare(ctx, releases)
 	if err == nil {
 		err = clientReady()
 	}
@@ -132,10 +124,10 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 		return nil, err
 	}
 	done, err := f.publish(ctx,
-		func() (*Plan, error) { return f.plan(ctx, checked, p.opts.Replace) },
+		func() (*Plan, error) { return f.plan(ctx, checked) },
 		func() error {
 			for _, r := range checked {
-				f.tell(fmt.Sprintf("reading %s back", r))
+				f.opts.tell(fmt.Sprintf("reading %s back", r))
 				if err := f.verify(ctx, r); err != nil {
 					return fmt.Errorf("published, but: %w", err)
 				}
@@ -145,7 +137,7 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 	if err != nil {
 		return nil, err
 	}
-	clusterctlConfig := p.opts.ClusterctlConfig
+	clusterctlConfig := f.opts.ClusterctlConfig
 	if done.Config != nil {
 		clusterctlConfig = done.Config.Path
 	}
@@ -154,21 +146,21 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 
 // Previous implements Publisher. Users do not upgrade from an override, so for overrides it reads only a release that
 // the user named.
-func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
-	f, err := p.open(ctx)
+func (open folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	f, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from := history{versions: func(_ context.Context, p release.Provider) ([]string, error) { return f.versions(p), nil }, place: f.root, fetch: p.Fetch}
+	from := history{versions: func(_ context.Context, p release.Provider) ([]string, error) { return f.versions(p), nil }, place: f.root, fetch: open.Fetch}
 	if f.overrides != nil {
 		from = history{versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil }}
 	}
-	return p.opts.checkedAgainst(ctx, releases, from)
+	return f.opts.checkedAgainst(ctx, releases, from)
 }
 
 // Fetch implements Publisher. clusterctl looks overrides up by version only, so they have no latest one.
-func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
-	f, err := p.open(ctx)
+func (open folderPublisher) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
+	f, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +174,29 @@ func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, 
 
 // readLocal returns the releases that a path or file URL names.
 func readLocal(ctx context.Context, text string, _ Options) ([]readRelease, error) {
-	root, releases, err := readLocalReleases(ctx, text)
-	return (&folder{root: root}).asRead(releases), err
+	path, err := localPath(text)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	isFolder := err == nil && info.IsDir()
+	// A path that isn't a folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
+	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
+	label := filepath.Dir(filepath.Dir(path))
+	provider, err := release.ParseLabel(filepath.Base(label))
+	if err == nil && version != latest {
+		_, err = release.ParseVersion(version)
+	}
+	if isFolder || err != nil {
+		root, releases, err := release.ReadRoot(path) // its errors say what a release is
+		return (&folder{root: root}).asRead(releases), err
+	}
+	f := &folder{root: filepath.Dir(label)}
+	r, err := f.fetch(ctx, provider, version, file)
+	if err != nil {
+		return nil, err
+	}
+	return f.asRead([]*release.Release{r}), nil
 }
 
 // asRead returns releases from the folder, which have no generated files.
@@ -193,31 +206,6 @@ func (f *folder) asRead(releases []*release.Release) []readRelease {
 		all = append(all, readRelease{release: r, verify: func(ctx context.Context) error { return f.verify(ctx, r) }})
 	}
 	return all
-}
-
-func readLocalReleases(ctx context.Context, text string) (string, []*release.Release, error) {
-	path, err := localPath(text)
-	if err != nil {
-		return "", nil, err
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return release.ReadRoot(path)
-	}
-	// A path that isn't a folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
-	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
-	label := filepath.Dir(filepath.Dir(path))
-	provider, err := release.ParseLabel(filepath.Base(label))
-	if err == nil && version != latest {
-		_, err = release.ParseVersion(version)
-	}
-	if err != nil {
-		return release.ReadRoot(path) // its errors say what a release is
-	}
-	r, err := (&folder{root: filepath.Dir(label)}).fetch(ctx, provider, version, file)
-	if err != nil {
-		return "", nil, err
-	}
-	return filepath.Dir(label), []*release.Release{r}, nil
 }
 
 // fetch reads a release through clusterctl's client, which can't list the files of a version, so it takes their names
@@ -267,7 +255,7 @@ var overridesTarget = target{
 	},
 	folder: true,
 	open: func(_ string, opts Options) (Publisher, error) {
-		return &folderPublisher{opts: opts, open: opts.openOverrides}, nil
+		return folderPublisher(opts.openOverrides), nil
 	},
 	read: func(ctx context.Context, _ string, opts Options) ([]readRelease, error) {
 		f, err := opts.openOverrides(ctx)
@@ -292,9 +280,7 @@ func (o Options) openOverrides(ctx context.Context) (*folder, error) {
 		return nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another", err)
 	}
 	root, err := overridesFolder(configuration)
-	f := o.folder(root)
-	f.overrides = configuration
-	return f, err
+	return &folder{root: root, opts: o, overrides: configuration}, err
 }
 
 // overridesFolder returns the absolute path of the folder from which clusterctl reads overrides: that of its

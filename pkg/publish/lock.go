@@ -45,12 +45,12 @@ func (f *folder) acquire(ctx context.Context) (*lock, error) {
 			return l, err
 		}
 		holder := readHolder(filepath.Join(f.root, lockFile))
-		if waited := time.Since(start); waited >= f.lockTimeout {
+		if waited := time.Since(start); waited >= f.opts.LockTimeout {
 			return nil, &LockedError{Place: f.root, Holder: holder, Waited: waited}
 		}
 		if time.Since(told) >= lockTell {
 			told = time.Now()
-			f.tell(fmt.Sprintf("waiting: %s is being written to by %s", f.root, holder))
+			f.opts.tell(fmt.Sprintf("waiting: %s is being written to by %s", f.root, holder))
 		}
 		if err := (transport.Network{}).Wait(ctx, lockPoll); err != nil {
 			return nil, fmt.Errorf("waiting for the lock of %s: %w", f.root, err)
@@ -61,14 +61,14 @@ func (f *folder) acquire(ctx context.Context) (*lock, error) {
 // tryAcquire takes the lock if it is free; it returns nil if it is not.
 func (f *folder) tryAcquire() (*lock, error) {
 	made, err := f.makeRoot()
-	l := &lock{disk: f.disk, made: made}
+	l := &lock{disk: f.opts.disk, made: made}
 	if err != nil {
 		l.removeCreated()
 		return nil, err
 	}
 	path := filepath.Join(f.root, lockFile)
 	var locked bool
-	l.file, locked, err = f.disk.tryLock(path)
+	l.file, locked, err = f.opts.disk.tryLock(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the previous publisher removed the root that it had created
 	}

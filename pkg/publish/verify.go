@@ -138,23 +138,18 @@ func (f *folder) client(ctx context.Context, provider release.Provider, version,
 func (f *folder) readBack(ctx context.Context, r *release.Release) error {
 	for _, file := range r.Files {
 		client, err := f.client(ctx, r.Provider, r.Version, file.Name)
-		if err := readBackAs(ctx, client, err, r, file); err != nil {
+		if err == nil {
+			err = ctx.Err()
+		}
+		var data []byte
+		if err == nil {
+			data, err = client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
+		}
+		if err := compared(r, file, data, err); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// readBackAs reads a file as the components of a client, unless that could not be made, and compares it.
-func readBackAs(ctx context.Context, client repository.Client, err error, r *release.Release, file release.File) error {
-	var data []byte
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		data, err = client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
-	}
-	return compared(r, file, data, err)
 }
 
 // readBackByConfig finds a release through the repository's clusterctl.yaml, as its users do.
@@ -178,7 +173,8 @@ func (f *folder) readBackByConfig(ctx context.Context, r *release.Release) error
 		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
 	}
 	if components, ok := r.Components(); ok {
-		return readBackAs(ctx, client, nil, r, components)
+		data, err := client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
+		return compared(r, components, data, err)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (f *folder) published(r *release.Release) (*release.Release, error) {
 
 // plan returns what publishing the releases to the folder would change, its clusterctl.yaml included where it
 // has one.
-func (f *folder) plan(ctx context.Context, releases []*release.Release, replace bool) (*Plan, error) {
+func (f *folder) plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (f *folder) plan(ctx context.Context, releases []*release.Release, replace 
 		if err != nil {
 			return nil, err
 		}
-		plan.Releases = append(plan.Releases, planRelease(r, there, f.versionFolder(r), replace))
+		plan.Releases = append(plan.Releases, planRelease(r, there, f.versionFolder(r), f.opts.Replace))
 	}
 	var err error
 	if f.overrides == nil {
