@@ -18,14 +18,14 @@ const keyAdvice = "make one with openssl genpkey -algorithm ed25519, and its pub
 
 // CheckKey returns an error if the content of a file is not a key for signing.
 func CheckKey(file string) error {
-	_, err := readPrivateKey(file)
+	_, err := readKey(file, signerverifier.PrivateKeyPEM)
 	return err
 }
 
 // seal returns a payload in an envelope that is signed with the private key in a file: with Ed25519, or with ECDSA over
 // the SHA-2 of the curve's size.
 func seal(ctx context.Context, payload []byte, keyFile string) ([]byte, error) {
-	key, err := readPrivateKey(keyFile)
+	key, err := readKey(keyFile, signerverifier.PrivateKeyPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func seal(ctx context.Context, payload []byte, keyFile string) ([]byte, error) {
 
 // verify reports whether an envelope has a signature that matches the public key in a file.
 func verify(ctx context.Context, e *dsse.Envelope, keyFile string) error {
-	key, err := readPublicKey(keyFile)
+	key, err := readKey(keyFile, signerverifier.PublicKeyPEM)
 	if err != nil {
 		return err
 	}
@@ -70,39 +70,9 @@ type unnamed struct{ dsse.SignerVerifier }
 // KeyID implements dsse.Signer.
 func (unnamed) KeyID() (string, error) { return "", nil }
 
-// readPrivateKey returns the private key in a PEM file: Ed25519 or ECDSA, as PKCS#8 or SEC1.
-func readPrivateKey(file string) (dsse.SignerVerifier, error) {
-	key, err := readKey(file, "PRIVATE KEY")
-	if err != nil {
-		return nil, err
-	}
-	if key.KeyVal.Private == "" {
-		return nil, fmt.Errorf("the key in %s is a public key: sign with the private key that belongs to it", file)
-	}
-	return signerVerifier(file, key)
-}
-
-// readPublicKey returns the public key in a PEM file.
-func readPublicKey(file string) (dsse.SignerVerifier, error) {
-	key, err := readKey(file, "PUBLIC KEY")
-	if err != nil {
-		return nil, err
-	}
-	return signerVerifier(file, key)
-}
-
-func signerVerifier(file string, key *signerverifier.SSLibKey) (dsse.SignerVerifier, error) {
-	switch key.KeyType {
-	case signerverifier.ED25519KeyType:
-		return signerverifier.NewED25519SignerVerifierFromSSLibKey(key)
-	case signerverifier.ECDSAKeyType:
-		return signerverifier.NewECDSASignerVerifierFromSSLibKey(key)
-	}
-	return nil, fmt.Errorf("the key in %s is of the type %s, but only Ed25519 and ECDSA keys are supported: %s", file, key.KeyType, keyAdvice)
-}
-
-// readKey returns the first key in a PEM file whose type has the given ending. Errors never show its bytes.
-func readKey(file, kind string) (*signerverifier.SSLibKey, error) {
+// readKey returns the first key in a PEM file, Ed25519 or ECDSA, which has to be of a kind: PrivateKeyPEM (PKCS#8 or
+// SEC1) or PublicKeyPEM. Errors never show its bytes.
+func readKey(file, kind string) (dsse.SignerVerifier, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {
 		return nil, fmt.Errorf("reading the key: %w", err)
@@ -128,5 +98,14 @@ func readKey(file, kind string) (*signerverifier.SSLibKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key in %s isn't a %s that can be read: %s", file, strings.ToLower(kind), keyAdvice)
 	}
-	return key, nil
+	if kind == signerverifier.PrivateKeyPEM && key.KeyVal.Private == "" {
+		return nil, fmt.Errorf("the key in %s is a public key: sign with the private key that belongs to it", file)
+	}
+	switch key.KeyType {
+	case signerverifier.ED25519KeyType:
+		return signerverifier.NewED25519SignerVerifierFromSSLibKey(key)
+	case signerverifier.ECDSAKeyType:
+		return signerverifier.NewECDSASignerVerifierFromSSLibKey(key)
+	}
+	return nil, fmt.Errorf("the key in %s is of the type %s, but only Ed25519 and ECDSA keys are supported: %s", file, key.KeyType, keyAdvice)
 }
