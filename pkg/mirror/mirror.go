@@ -154,7 +154,7 @@ func fetchCertManager(ctx context.Context, root string, configuration config.Cli
 		return "", fmt.Errorf("reading clusterctl's configuration of cert-manager: %w", err)
 	}
 	tell(fmt.Sprintf("reading cert-manager %s from %s", entry.Version(), entry.URL()))
-	raw, err := rawCertManager(ctx, configuration, entry)
+	raw, err := read(ctx, configuration, config.NewProvider(certManager, entry.URL(), ""), entry.Version())
 	if err != nil {
 		return "", fmt.Errorf("reading cert-manager %s from %s: %w", entry.Version(), entry.URL(), err)
 	}
@@ -162,13 +162,13 @@ func fetchCertManager(ctx context.Context, root string, configuration config.Cli
 	return file, writeFile(filepath.Join(root, filepath.FromSlash(file)), raw)
 }
 
-// rawCertManager returns the file of cert-manager as clusterctl reads it.
-func rawCertManager(ctx context.Context, configuration config.Client, entry config.CertManager) ([]byte, error) {
-	client, err := repository.New(ctx, config.NewProvider(certManager, entry.URL(), ""), configuration)
+// read returns the file of a component as clusterctl reads it.
+func read(ctx context.Context, configuration config.Client, provider config.Provider, version string) ([]byte, error) {
+	client, err := repository.New(ctx, provider, configuration)
 	if err != nil {
 		return nil, err
 	}
-	return client.Components().Raw(ctx, repository.ComponentsOptions{Version: entry.Version()})
+	return client.Components().Raw(ctx, repository.ComponentsOptions{Version: version})
 }
 
 // read returns the components in the folder, and the digests of all files of releases and of cert-manager.

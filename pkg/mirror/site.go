@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -151,52 +151,40 @@ func configure(root string, m *Manifest, overrides map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("reading the mirror's configuration: %w", err)
 	}
-	var document yaml.Node
+	document, err := kyaml.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
 	var existing struct {
 		Images map[string]any `yaml:"images"`
 	}
-	if err := errors.Join(yaml.Unmarshal(text, &document), yaml.Unmarshal(text, &existing)); err != nil {
+	if err := document.YNode().Decode(&existing); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	version := m.certManagerVersion()
-	values := map[string]any{certManager: map[string]any{
+	values := map[string]map[string]any{certManager: {
 		"url":     publish.RepositoryURL(root, release.Provider{Name: certManager}, version, path.Base(m.CertManager)),
 		"version": version,
 	}}
 	if overrides != nil {
-		images := maps.Clone(existing.Images)
-		if images == nil {
-			images = map[string]any{}
-		}
-		maps.Copy(images, overrides)
-		values["images"] = images
+		values["images"] = map[string]any{}
+		maps.Copy(values["images"], existing.Images)
+		maps.Copy(values["images"], overrides)
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if err := setKey(document.Content[0], key, values[key]); err != nil {
+		value, err := kyaml.FromMap(values[key])
+		if err == nil {
+			err = document.PipeE(kyaml.SetField(key, value))
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	data, err := yaml.Marshal(&document)
+	data, err := yaml.Marshal(document.Document())
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return writeFile(file, data)
-}
-
-// setKey sets a key of a mapping.
-func setKey(mapping *yaml.Node, key string, value any) error {
-	var encoded yaml.Node
-	if err := encoded.Encode(value); err != nil {
-		return err
-	}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			mapping.Content[i+1] = &encoded
-			return nil
-		}
-	}
-	mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &encoded)
-	return nil
 }
 
 // Verify compares a mirror with its manifest, and looks up every image that clusterctl installs with the mirror's
@@ -258,17 +246,13 @@ func rawOf(ctx context.Context, configuration config.Client, c component) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		return rawCertManager(ctx, configuration, entry)
+		return read(ctx, configuration, config.NewProvider(certManager, entry.URL(), ""), entry.Version())
 	}
 	provider, err := configuration.Providers().Get(c.name, c.kind)
 	if err != nil {
 		return nil, err
 	}
-	client, err := repository.New(ctx, provider, configuration)
-	if err != nil {
-		return nil, err
-	}
-	return client.Components().Raw(ctx, repository.ComponentsOptions{Version: c.version})
+	return read(ctx, configuration, provider, c.version)
 }
 
 // verifyImage looks up an image of a component in the registry, under the name that clusterctl installs.
