@@ -39,7 +39,7 @@ func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, 
 	}
 	commit, err := run(ctx, dir, "rev-parse", "--verify", "HEAD^{commit}")
 	if err != nil {
-		return nil, fmt.Errorf("finding the commit of %s: %w", dir, reason(ctx, dir, err))
+		return nil, fmt.Errorf("finding the commit of %s: %w", dir, err)
 	}
 	if _, err := run(ctx, dir, "ls-files", "--error-unmatch", "--", ":(literal)"+name); err != nil {
 		if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil {

@@ -21,7 +21,8 @@ var (
 	ErrNoRepository = errors.New("not in a git repository")
 )
 
-// run runs git in a folder and returns its output. The error is ErrNoGit if git is missing.
+// run runs git in a folder and returns its output. The error may be ErrNoGit or ErrNoRepository: git has one exit status
+// for all errors, so run looks whether a repository exists.
 func run(ctx context.Context, dir string, args ...string) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -32,19 +33,14 @@ func run(ctx context.Context, dir string, args ...string) (string, error) {
 	command.Env = append(gitEnvironment(os.Environ()), "GIT_OPTIONAL_LOCKS=0") // changes nothing in the tree
 	var out, complaint bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaint
-	if err := command.Run(); err != nil {
+	err = command.Run()
+	if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !gitAbove(dir) {
+		return "", ErrNoRepository
+	}
+	if err != nil {
 		return "", fmt.Errorf("running git %s: %w: %s", args[0], err, strings.TrimSpace(complaint.String()))
 	}
 	return out.String(), nil
-}
-
-// reason returns ErrNoRepository for an error of git in a folder without a repository, and any other error as it is.
-// Git has one exit status for all errors, so reason looks at the folder.
-func reason(ctx context.Context, dir string, err error) error {
-	if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !gitAbove(dir) {
-		return ErrNoRepository
-	}
-	return err
 }
 
 // repositoryVariables make git use another repository than that of its folder.

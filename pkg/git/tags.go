@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -26,14 +25,14 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	}
 	shallow, err := run(ctx, dir, "rev-parse", "--is-shallow-repository")
 	if err != nil {
-		return nil, fmt.Errorf("listing git tags of %s: %w", dir, reason(ctx, dir, err))
+		return nil, fmt.Errorf("listing git tags of %s: %w", dir, err)
 	}
 	// The options override a user's configuration.
 	out, err := run(ctx, dir, "tag", "--list", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
 	if err != nil {
 		return nil, fmt.Errorf("listing git tags of %s: %w", dir, err)
 	}
-	tags := slices.DeleteFunc(strings.Split(out, "\n"), func(tag string) bool { return tag == "" })
+	tags := strings.Fields(out)
 	if len(tags) == 0 && strings.TrimSpace(shallow) == "true" {
 		return nil, fmt.Errorf("listing git tags of %s: %w", dir, ErrNoTagsFetched)
 	}
@@ -45,7 +44,7 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 func TagsHere(ctx context.Context, dir string) ([]string, error) {
 	out, err := run(ctx, dir, "tag", "--points-at", "HEAD", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
 	if err != nil {
-		return nil, fmt.Errorf("listing the git tags of what is checked out in %s: %w", dir, reason(ctx, dir, err))
+		return nil, fmt.Errorf("listing the git tags of what is checked out in %s: %w", dir, err)
 	}
-	return slices.DeleteFunc(strings.Split(out, "\n"), func(tag string) bool { return tag == "" }), nil
+	return strings.Fields(out), nil
 }
