@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -41,8 +42,8 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 			return nil, err
 		}
 		plan := planRelease(r, there, f.versionFolder(r), true)
-		if plan.Action == Refused || plan.Action == Unchanged && !reflect.DeepEqual(there.Source, r.Source) {
-			plan.Action, plan.Err = Replace, nil // also of a final version, which is not published yet
+		if plan.Action == store.Refused || plan.Action == store.Unchanged && !reflect.DeepEqual(there.Source, r.Source) {
+			plan.Action, plan.Err = store.Replace, nil // also of a final version, which is not published yet
 		}
 		return &Plan{Target: root, Releases: []ReleasePlan{plan}}, nil
 	}, func() error { return nil })

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
@@ -17,7 +18,7 @@ import (
 // description of the changes; none if the entries are already right. It changes only wrong URLs and adds new entries.
 // The error for a text that clusterctl would not read, or that can't be edited in this way, has a line and says what to
 // do.
-func editProviders(path string, text []byte, entries []providerEntry) ([]byte, []string, error) {
+func editProviders(path string, text []byte, entries []store.Entry) ([]byte, []string, error) {
 	doc, err := parseConfig(path, text)
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +42,7 @@ func editProviders(path string, text []byte, entries []providerEntry) ([]byte, [
 
 // with returns the document after one change for an entry, and a description of the change; the document itself if the
 // entry is right. Nil means that the document has to be edited by hand, at a line.
-func (d *configDocument) with(entry providerEntry) (after *configDocument, change string, line int) {
+func (d *configDocument) with(entry store.Entry) (after *configDocument, change string, line int) {
 	var values []map[string]any
 	wrong, found := -1, false
 	for i, item := range d.items {
@@ -108,7 +109,7 @@ func (d *configDocument) line() int {
 	return 0
 }
 
-func (d *configDocument) replaceURL(item configItem, entry providerEntry) (yamledit.Edit, bool) {
+func (d *configDocument) replaceURL(item configItem, entry store.Entry) (yamledit.Edit, bool) {
 	if item.urlNode == nil {
 		return yamledit.Edit{}, false
 	}
@@ -116,7 +117,7 @@ func (d *configDocument) replaceURL(item configItem, entry providerEntry) (yamle
 	return yamledit.Edit{Start: start, End: end, New: `"` + entry.URL + `"`}, ok
 }
 
-func (d *configDocument) add(entry providerEntry) (yamledit.Edit, bool) {
+func (d *configDocument) add(entry store.Entry) (yamledit.Edit, bool) {
 	fields := entryFields(entry)
 	switch {
 	case d.root == nil:
@@ -184,7 +185,7 @@ func (d *configDocument) entryIndent() string {
 
 // entryFields returns an entry in quotes, because a name such as 1 would be a number. Names, types and escaped URLs
 // need no escapes.
-func entryFields(entry providerEntry) []yamledit.Field {
+func entryFields(entry store.Entry) []yamledit.Field {
 	return []yamledit.Field{
 		{Key: "name", Value: entry.Name, Quoted: true},
 		{Key: "url", Value: entry.URL, Quoted: true},
@@ -192,7 +193,7 @@ func entryFields(entry providerEntry) []yamledit.Field {
 	}
 }
 
-func blockEntries(indent string, entries []providerEntry) string {
+func blockEntries(indent string, entries []store.Entry) string {
 	var lines []string
 	for _, entry := range entries {
 		lines = append(lines, yamledit.BlockEntry(indent, entryFields(entry))...)

@@ -10,12 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 var (
-	libvirtEntry = providerEntry{Name: "libvirt", Type: libvirt.Type, URL: "file:///r/infrastructure-libvirt/latest/infrastructure-components.yaml"}
-	microEntry   = providerEntry{Name: "micro", Type: micro.Type, URL: "file:///r/bootstrap-micro/latest/bootstrap-components.yaml"}
+	libvirtEntry = store.Entry{Name: "libvirt", Type: libvirt.Type, URL: "file:///r/infrastructure-libvirt/latest/infrastructure-components.yaml"}
+	microEntry   = store.Entry{Name: "micro", Type: micro.Type, URL: "file:///r/bootstrap-micro/latest/bootstrap-components.yaml"}
 )
 
 const libvirtBlock = `- name: "libvirt"
@@ -84,7 +85,7 @@ func TestEditProviders(t *testing.T) {
 		{"a provider twice", ours("x")[:len(ours("x"))-len("images: {}\n")] + "- {name: libvirt, url: y, type: InfrastructureProvider}\n", ours(`"` + libvirtEntry.URL + `"`)[:len(ours(`"`+libvirtEntry.URL+`"`))-len("images: {}\n")] + `- {name: libvirt, url: "` + libvirtEntry.URL + `", type: InfrastructureProvider}` + "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, changed, err := editProviders(configFile, []byte(test.text), []providerEntry{libvirtEntry})
+			got, changed, err := editProviders(configFile, []byte(test.text), []store.Entry{libvirtEntry})
 			if test.want == "" {
 				if err == nil || !regexp.MustCompile(`^clusterctl.yaml:[1-9]`).MatchString(err.Error()) || !strings.Contains(err.Error(), "write these entries into it") || !strings.Contains(err.Error(), libvirtEntry.URL) {
 					t.Fatalf("got %v, want advice to edit by hand\n%s", err, got)
@@ -100,7 +101,7 @@ func TestEditProviders(t *testing.T) {
 			if (len(changed) > 0) != (test.text != string(got)) {
 				t.Errorf("changed %v", changed)
 			}
-			again, changed, err := editProviders(configFile, got, []providerEntry{libvirtEntry})
+			again, changed, err := editProviders(configFile, got, []store.Entry{libvirtEntry})
 			if err != nil || len(changed) > 0 || !bytes.Equal(again, got) {
 				t.Errorf("the second edit changed the text: %v, %v\n%s", changed, err, again)
 			}
@@ -174,7 +175,7 @@ func FuzzEditProviders(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	entries := []providerEntry{libvirtEntry, microEntry}
+	entries := []store.Entry{libvirtEntry, microEntry}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before, err := parseConfig(configFile, text)
 		if err != nil {

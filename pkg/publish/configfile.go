@@ -24,12 +24,6 @@ import (
 // configFile is the clusterctl configuration at a local repository's root, for clusterctl's flag --config.
 const configFile = "clusterctl.yaml"
 
-// latest stands for the newest existing version in clusterctl's URL of a local repository.
-const latest = store.Latest
-
-// providerEntry is an entry of the list "providers" in clusterctl's configuration.
-type providerEntry = store.Entry
-
 // RepositoryURL returns clusterctl's URL of a file in a local repository. It also escapes '$', because clusterctl
 // replaces variables in the URLs of its configuration.
 func RepositoryURL(root string, provider release.Provider, version, file string) string {
@@ -58,7 +52,7 @@ func sameRepository(written, wanted string) bool {
 // The version in a URL is the default version of clusterctl. It is "latest", because a number would be that of the last
 // published release, even of a fix of an old series.
 func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
-	plan := &ConfigPlan{Path: filepath.Join(root, configFile), Action: Create, mode: fileMode}
+	plan := &ConfigPlan{Path: filepath.Join(root, configFile), Action: store.Create, mode: fileMode}
 	var text []byte
 	info, err := os.Lstat(plan.Path)
 	switch {
@@ -69,19 +63,19 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 		if text, err = os.ReadFile(plan.Path); err != nil {
 			return nil, withAdvice(fmt.Errorf("reading the repository's %s: %w", configFile, err))
 		}
-		plan.Action = Update
+		plan.Action = store.Update
 		plan.mode = info.Mode().Perm() // it may hold variables that are not for everybody
 	}
 	plan.text, plan.Entries, err = editProviders(plan.Path, text, store.Entries(releases, func(r *release.Release) string {
-		return RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile())
+		return RepositoryURL(root, r.Provider, store.Latest, r.Provider.ComponentsFile())
 	}))
 	if err != nil {
 		return nil, err
 	}
-	if plan.Action == Update && len(plan.Entries) == 0 {
-		plan.Action = Unchanged
+	if plan.Action == store.Update && len(plan.Entries) == 0 {
+		plan.Action = store.Unchanged
 	}
-	if plan.Action == Update && !info.Mode().IsRegular() {
+	if plan.Action == store.Update && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is a link or no plain file, and would be replaced by one: make it a plain file, or remove it", plan.Path)
 	}
 	return plan, nil
@@ -89,21 +83,21 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 
 // configuredProvider returns the entry of a clusterctl.yaml for a provider. Of several entries, clusterctl uses the
 // last.
-func configuredProvider(path string, provider release.Provider) (providerEntry, error) {
+func configuredProvider(path string, provider release.Provider) (store.Entry, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the repository's own file
 	if err != nil {
-		return providerEntry{}, fmt.Errorf("reading the repository's %s: %w", configFile, err)
+		return store.Entry{}, fmt.Errorf("reading the repository's %s: %w", configFile, err)
 	}
 	doc, err := parseConfig(path, text)
 	if err != nil {
-		return providerEntry{}, err
+		return store.Entry{}, err
 	}
 	for _, item := range slices.Backward(doc.items) {
 		if item.name == provider.Name && item.kind == string(provider.Type) {
-			return providerEntry{Name: item.name, Type: provider.Type, URL: item.url}, nil
+			return store.Entry{Name: item.name, Type: provider.Type, URL: item.url}, nil
 		}
 	}
-	return providerEntry{}, fmt.Errorf("%s has no entry for %s of type %s", path, provider.Name, provider.Type)
+	return store.Entry{}, fmt.Errorf("%s has no entry for %s of type %s", path, provider.Name, provider.Type)
 }
 
 // providersKey is the key of the list of providers; clusterctl takes it in any case.

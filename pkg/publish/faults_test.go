@@ -23,7 +23,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
-	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -479,5 +478,5 @@ func replaceRefused(t *testing.T, in []worldKind) {
 
 // hasAll reports whether the digests of files match those of a release.
 func hasAll(r *release.Release, files map[string]string) bool {
-	return !slices.ContainsFunc(r.Files, func(f release.File) bool { return files[f.Name] != store.Digest(f.Data) })
+	return !slices.ContainsFunc(r.Files, func(f release.File) bool { return files[f.Name] != release.Digest(f.Data) })
 }

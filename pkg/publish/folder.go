@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -169,7 +170,7 @@ func (f *folder) stage(ctx context.Context, plan *Plan) error {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
 	for _, r := range plan.Releases {
-		if r.Action == Unchanged {
+		if r.Action == store.Unchanged {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -223,13 +224,13 @@ func (f *folder) stageVersion(r *release.Release) error {
 // that it never names a missing provider.
 func (f *folder) commit(ctx context.Context, plan *Plan) (published bool, err error) {
 	for _, r := range plan.Releases {
-		if r.Action == Unchanged {
+		if r.Action == store.Unchanged {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return published, fmt.Errorf("stopped before %s was published: %w", r.Release, err)
 		}
-		if r.Action == Create {
+		if r.Action == store.Create {
 			err = f.commitNew(r.Release)
 		} else {
 			err = f.commitReplacement(r.Release)

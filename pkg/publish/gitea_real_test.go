@@ -141,7 +141,7 @@ func (w *realGiteaWorld) public(version string) (map[string]string, bool) {
 		_, err = data.ReadFrom(resp.Body)
 		_ = resp.Body.Close() // it was read
 		if err == nil && resp.StatusCode == http.StatusOK {
-			files[name] = store.Digest(data.Bytes())
+			files[name] = release.Digest(data.Bytes())
 		}
 	}
 	_, ok := files[release.MetadataFile]
@@ -194,10 +194,10 @@ func TestRealGitea(t *testing.T) {
 		place := "oci://" + server.host + "/acme/capl"
 		quick := Options{Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 		r := someLabelled("v0.1.0")
-		if result := publish(t, place, quick, r); result.Releases[0].Action != Create {
+		if result := publish(t, place, quick, r); result.Releases[0].Action != store.Create {
 			t.Errorf("the result is %s", result)
 		}
-		if again := publish(t, place, quick, r); again.Releases[0].Action != Unchanged {
+		if again := publish(t, place, quick, r); again.Releases[0].Action != store.Unchanged {
 			t.Errorf("publishing again: %s", again)
 		}
 		if v, err := Verify(t.Context(), place+":latest", "", quick); err != nil || len(v.Problems) > 0 || len(r.Differences(v.Releases[0])) > 0 {

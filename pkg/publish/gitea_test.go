@@ -46,7 +46,7 @@ func newGiteaWorld(t testing.TB) *giteaWorld {
 func (w *giteaWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
 	for name, data := range w.server.Files("capl", version) {
-		files[name] = store.Digest(data)
+		files[name] = release.Digest(data)
 	}
 	_, ok := files[release.MetadataFile]
 	return files, ok
@@ -111,7 +111,7 @@ func TestGitea(t *testing.T) {
 		t.Error(err)
 	}
 	n, opts = w.process(nil)
-	if result, err := w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+	if result, err := w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != store.Unchanged || len(changesOf(n)) > 0 {
 		t.Errorf("publishing again: %v, %v, %v", result, err, changesOf(n))
 	}
 	var conflict *ConflictError

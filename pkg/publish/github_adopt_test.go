@@ -88,7 +88,7 @@ func TestGitHubPrepared(t *testing.T) {
 			if err != nil || !strings.Contains(plan.String(), test.detail) {
 				t.Fatalf("the plan is %v, %v; want one with %q", plan, err, test.detail)
 			}
-			if result, err := w.do(t.Context(), n, opts, r); err != nil || len(result.Warnings) > 0 || result.Releases[0].Action != Create {
+			if result, err := w.do(t.Context(), n, opts, r); err != nil || len(result.Warnings) > 0 || result.Releases[0].Action != store.Create {
 				t.Fatalf("publishing: %v, %v", err, result)
 			}
 			releases := w.server.Releases()
@@ -110,7 +110,7 @@ func TestGitHubPrepared(t *testing.T) {
 			if test.options != nil {
 				test.options(&opts)
 			}
-			if result, err := w.do(t.Context(), n, opts, r); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+			if result, err := w.do(t.Context(), n, opts, r); err != nil || result.Releases[0].Action != store.Unchanged || len(changesOf(n)) > 0 {
 				t.Errorf("publishing again: %v, %v, %v", err, result, changesOf(n))
 			}
 			if !test.draft {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -78,10 +79,10 @@ func TestGitHubEnterprise(t *testing.T) {
 	t.Setenv("GITHUB_TOKEN", githubSecret)
 	r := someLabelled("v0.1.0")
 	result := publish(t, server.URL+"/acme/capl", Options{Commit: someCommit}, r)
-	if result.Releases[0].Action != Create || result.Entry != "" || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "clusterctl reads releases from github.com only") {
+	if result.Releases[0].Action != store.Create || result.Entry != "" || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "clusterctl reads releases from github.com only") {
 		t.Errorf("the result is %s", result)
 	}
-	if again := publish(t, server.URL+"/acme/capl", Options{}, r); again.Releases[0].Action != Unchanged {
+	if again := publish(t, server.URL+"/acme/capl", Options{}, r); again.Releases[0].Action != store.Unchanged {
 		t.Errorf("publishing again: %s", again)
 	}
 	v, err := Verify(t.Context(), server.URL+"/acme/capl/releases/latest", "", Options{})

@@ -76,7 +76,7 @@ to use it:
 	// Publishing again changes nothing.
 	n, opts = w.process(nil)
 	result, err = w.do(t.Context(), n, opts, r)
-	if err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+	if err != nil || result.Releases[0].Action != store.Unchanged || len(changesOf(n)) > 0 {
 		t.Errorf("publishing again: %v, %v, %v", result, err, changesOf(n))
 	}
 }
@@ -128,7 +128,7 @@ func TestGitHubSeveralProviders(t *testing.T) {
 		t.Errorf("got %d assets, want 6", got)
 	}
 	// Publishing one of them again changes nothing.
-	if result := w.published(t, nil, both[1]); result.Releases[0].Action != Unchanged {
+	if result := w.published(t, nil, both[1]); result.Releases[0].Action != store.Unchanged {
 		t.Errorf("one of two: %v", result)
 	}
 	_, opts = w.process(nil)
@@ -160,7 +160,7 @@ func TestGitHubConflictAndReplace(t *testing.T) {
 			continue
 		}
 		w.expect(r)
-		if err != nil || result.Releases[0].Action != Replace {
+		if err != nil || result.Releases[0].Action != store.Replace {
 			t.Errorf("replacing %s: %v, %v", test.version, result, err)
 		}
 	}
@@ -348,7 +348,7 @@ func someLabelled(version string) *release.Release {
 func TestParseChecksums(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
 	sums, err := store.ParseChecksums((&store.Version{Files: r.Files}).Checksums().Data)
-	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != store.Digest([]byte(metadata)) {
+	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != release.Digest([]byte(metadata)) {
 		t.Errorf("ParseChecksums = %v, %v", sums, err)
 	}
 	sum := strings.Repeat("a", 64)

@@ -57,7 +57,7 @@ func (w *githubWorld) expect(releases ...*release.Release) {
 			panic(err)
 		}
 		for _, f := range b.All {
-			w.want[b.Number][f.Name] = store.Digest(f.Data)
+			w.want[b.Number][f.Name] = release.Digest(f.Data)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (w *githubWorld) observe() {
 		}
 		got := map[string]string{}
 		for name, data := range files {
-			got[name] = store.Digest(data)
+			got[name] = release.Digest(data)
 		}
 		if maps.Equal(want, got) {
 			w.saw()
@@ -106,7 +106,7 @@ func (w *githubWorld) public(version string) (map[string]string, bool) {
 	published, ok := w.server.Public(version)
 	files := map[string]string{}
 	for name, data := range published {
-		files[name] = store.Digest(data)
+		files[name] = release.Digest(data)
 	}
 	return files, ok
 }

@@ -85,7 +85,7 @@ func TestGitLabRelease(t *testing.T) {
 	}
 	// Publishing again changes nothing, even with other notes.
 	result, n, err = w.publishWithRelease(t, nil, func(o *Options) { o.Notes = "Other words" }, w.want)
-	if err != nil || len(changesOf(n)) > 0 || result.Pages[0].Action != Unchanged {
+	if err != nil || len(changesOf(n)) > 0 || result.Pages[0].Action != store.Unchanged {
 		t.Errorf("publishing again: %v, %v, %v", err, changesOf(n), result)
 	}
 	// Without the option there are no requests about releases.
@@ -129,7 +129,7 @@ func TestGitLabExistingRelease(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || result.Pages[0].Action != Update || len(existing.Links) != len(test.links)+test.added || existing.Description != "Words of ours" {
+			if err != nil || result.Pages[0].Action != store.Update || len(existing.Links) != len(test.links)+test.added || existing.Description != "Words of ours" {
 				t.Errorf("publishing: %v, %v; the release is %+v", err, result, existing)
 			}
 			if diff := cmp.Diff(len(test.links), countLinks(existing.Links, test.links)); diff != "" {

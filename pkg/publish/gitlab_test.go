@@ -84,7 +84,7 @@ func (w *gitlabWorld) expect(releases ...*release.Release) { w.want = releases[0
 func (w *gitlabWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
 	for name, data := range w.server.Public("capl", version) {
-		files[name] = store.Digest(data)
+		files[name] = release.Digest(data)
 	}
 	_, ok := files[release.MetadataFile]
 	return files, ok
@@ -101,7 +101,7 @@ func (w *gitlabWorld) complete() error {
 		return err
 	}
 	for _, f := range all[0].All {
-		want = append(want, f.Name+" "+store.Digest(f.Data))
+		want = append(want, f.Name+" "+release.Digest(f.Data))
 	}
 	got := w.server.Files("capl", w.want.Version)
 	slices.Sort(want)
@@ -141,7 +141,7 @@ func TestGitLabPublish(t *testing.T) {
 			t.Errorf("the order is %v", changes)
 		}
 		n, opts = w.process(nil)
-		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != store.Unchanged || len(changesOf(n)) > 0 {
 			t.Errorf("publishing again: %v, %v, %v", result, err, changesOf(n))
 		}
 		var conflict *ConflictError
@@ -156,7 +156,7 @@ func TestGitLabPublish(t *testing.T) {
 		w.seen = 0
 		n.After = nil // the old version is public first
 		opts.Replace = true
-		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Replace {
+		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != store.Replace {
 			t.Errorf("replacing: %v, %v", result, err)
 		}
 		if err := w.complete(); err != nil {

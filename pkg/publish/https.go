@@ -49,7 +49,7 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]readRelease, e
 	if err != nil || file != provider.ComponentsFile() {
 		return nil, errors.Join(notHTTPS(text), err)
 	}
-	if version == latest {
+	if version == store.Latest {
 		return nil, fmt.Errorf("%q: a web server does not say which version is the latest: name one", text)
 	}
 	if _, err := release.ParseVersion(version); err != nil {

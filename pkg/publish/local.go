@@ -184,7 +184,7 @@ func readLocal(ctx context.Context, text string, _ Options) ([]readRelease, erro
 	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	label := filepath.Dir(filepath.Dir(path))
 	provider, err := release.ParseLabel(filepath.Base(label))
-	if err == nil && version != latest {
+	if err == nil && version != store.Latest {
 		_, err = release.ParseVersion(version)
 	}
 	if isFolder || err != nil {
@@ -214,10 +214,10 @@ func (f *folder) fetch(ctx context.Context, provider release.Provider, version, 
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
-	if version == "" || version == latest {
-		client, err := f.client(ctx, provider, latest, componentsFile)
+	if version == "" || version == store.Latest {
+		client, err := f.client(ctx, provider, store.Latest, componentsFile)
 		if err != nil {
-			return nil, f.notFound(provider, latest, err)
+			return nil, f.notFound(provider, store.Latest, err)
 		}
 		version = client.DefaultVersion()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -20,7 +21,7 @@ func TestPublishAndReadBack(t *testing.T) {
 			r := someRelease(libvirt, "v0.1.0", "one")
 			r.Source = nil // records are not published
 			result := publish(t, root, Options{}, r)
-			if got := result.Releases[0].Action; got != Create {
+			if got := result.Releases[0].Action; got != store.Create {
 				t.Errorf("action %s, want create", got)
 			}
 			if d := r.Differences(mustRead(t, root, r)); len(d) > 0 {
@@ -80,7 +81,7 @@ func TestPublishAgainWritesNothing(t *testing.T) {
 	if counted != 0 {
 		t.Errorf("the disk was changed %d times", counted)
 	}
-	if len(result.Releases) != 1 || result.Releases[0].Action != Unchanged || result.Config.Action != Unchanged {
+	if len(result.Releases) != 1 || result.Releases[0].Action != store.Unchanged || result.Config.Action != store.Unchanged {
 		t.Errorf("not unchanged:\n%s", result)
 	}
 	if err := WriteFolder(root, r); err != nil {
@@ -109,15 +110,15 @@ func TestPublishOtherBytes(t *testing.T) {
 	for _, test := range []struct {
 		version  string
 		replace  bool
-		want     Action
+		want     store.Action
 		wantHint string
 	}{
-		{"v0.1.0", false, Refused, "publish a new version"},
-		{"v0.1.0", true, Refused, "a published version is never changed"},
-		{"v0.1.0-rc.0", false, Refused, "Options.Replace"},
-		{"v0.1.0-rc.0", true, Replace, ""},
-		{"v0.0.0", true, Replace, ""},
-		{"v0.0.1", true, Refused, "publish a new version"},
+		{"v0.1.0", false, store.Refused, "publish a new version"},
+		{"v0.1.0", true, store.Refused, "a published version is never changed"},
+		{"v0.1.0-rc.0", false, store.Refused, "Options.Replace"},
+		{"v0.1.0-rc.0", true, store.Replace, ""},
+		{"v0.0.0", true, store.Replace, ""},
+		{"v0.0.1", true, store.Refused, "publish a new version"},
 	} {
 		name := test.version
 		if test.replace {
@@ -140,7 +141,7 @@ func TestPublishOtherBytes(t *testing.T) {
 			}
 			sameTree(t, before, tree(t, root))
 			_, err = open(t, root, opts).Publish(t.Context(), []*release.Release{someRelease(micro, "v1.0.0", ""), fresh})
-			if test.want == Replace {
+			if test.want == store.Replace {
 				if err != nil || len(mustRead(t, root, fresh).Files) != 4 {
 					t.Errorf("not replaced: %v", err)
 				}

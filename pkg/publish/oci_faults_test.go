@@ -105,7 +105,7 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 		w.t.Fatal(err)
 	}
 	for _, f := range append(all[0].All, opened.(store.Aliaser).Aliases(all[0])...) {
-		w.want[f.Name] = store.Digest(f.Data)
+		w.want[f.Name] = release.Digest(f.Data)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestOCI(t *testing.T) {
 	if claim, err := provenance.Check(t.Context(), []byte(files[store.ProvenanceFile]), "v0.1.0", all[0].Files, ""); err != nil || claim != (provenance.Claim{Repository: githubURL, Commit: someCommit}) {
 		t.Errorf("the provenance claims %v: %v", claim, err)
 	}
-	if again := publish(t, place, quick, both...); again.Releases[0].Action != Unchanged {
+	if again := publish(t, place, quick, both...); again.Releases[0].Action != store.Unchanged {
 		t.Errorf("publishing again: %s", again)
 	}
 	var conflict *ConflictError
@@ -185,7 +185,7 @@ func TestOCI(t *testing.T) {
 	publish(t, place, quick, someLabelled("v0.2.0-rc.0"))
 	replace := quick
 	replace.Replace = true
-	if result := publish(t, place, replace, someRelease(libvirt, "v0.2.0-rc.0", "new")); result.Releases[0].Action != Replace {
+	if result := publish(t, place, replace, someRelease(libvirt, "v0.2.0-rc.0", "new")); result.Releases[0].Action != store.Replace {
 		t.Errorf("replacing: %s", result)
 	}
 	for location, want := range map[string]int{place + ":v0.1.0": 2, place + ":latest": 2} {

@@ -16,18 +16,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Action is the action for a release or a file.
-type Action = store.Action
-
-// The actions of a plan.
-const (
-	Create    = store.Create
-	Update    = store.Update
-	Replace   = store.Replace
-	Unchanged = store.Unchanged
-	Refused   = store.Refused
-)
-
 // Plan is what a Publish would change.
 type Plan struct {
 	// Target is the place of publication.
@@ -48,7 +36,7 @@ type ReleasePlan struct {
 	// Place is the place of the release: a folder or a URL.
 	Place string
 	// Action is Create, Unchanged, Replace or Refused.
-	Action Action
+	Action store.Action
 	// Details describe the changes on the server other than files, such as a tag, a line each.
 	Details []string
 	// Differences compare the published release (first) with the new one (second), for Replace and Refused.
@@ -62,13 +50,13 @@ func (p *ReleasePlan) decide(isThere, replace, immutable bool) {
 	replaceable := store.Replaceable(p.Release.Version)
 	switch {
 	case !isThere:
-		p.Action, p.Differences = Create, nil
+		p.Action, p.Differences = store.Create, nil
 	case len(p.Differences) == 0:
-		p.Action = Unchanged
+		p.Action = store.Unchanged
 	case replace && replaceable && !immutable:
-		p.Action = Replace
+		p.Action = store.Replace
 	default:
-		p.Action = Refused
+		p.Action = store.Refused
 		p.Err = &ConflictError{
 			Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place, Differences: p.Differences,
 			Replaceable: replaceable && !immutable, Immutable: replaceable && immutable,
@@ -81,7 +69,7 @@ type ConfigPlan struct {
 	// Path is the file.
 	Path string
 	// Action is Create, Update or Unchanged.
-	Action Action
+	Action store.Action
 	// Entries describe the changes to its list of providers, e.g. "add libvirt (InfrastructureProvider)".
 	Entries []string
 
@@ -104,19 +92,19 @@ func (p *Plan) Err() error {
 // Changes reports whether Publish would change anything.
 func (p *Plan) Changes() bool {
 	for _, r := range p.Releases {
-		if r.Action != Unchanged {
+		if r.Action != store.Unchanged {
 			return true
 		}
 	}
 	for _, page := range p.Pages {
-		if page.Action != Unchanged {
+		if page.Action != store.Unchanged {
 			return true
 		}
 	}
 	return p.changesConfig()
 }
 
-func (p *Plan) changesConfig() bool { return p.Config != nil && p.Config.Action != Unchanged }
+func (p *Plan) changesConfig() bool { return p.Config != nil && p.Config.Action != store.Unchanged }
 
 // String returns the plan as text for people.
 func (p *Plan) String() string {
@@ -164,19 +152,21 @@ type Result struct {
 // String returns the result, and how to use it, as text for people.
 func (r *Result) String() string {
 	var b strings.Builder
-	done := map[Action]string{Create: "published", Update: "updated", Replace: "replaced", Unchanged: "unchanged"}
+	done := map[store.Action]string{
+		store.Create: "published", store.Update: "updated", store.Replace: "replaced", store.Unchanged: "unchanged",
+	}
 	for _, one := range r.Releases {
 		fmt.Fprintf(&b, "%s %s in %s\n", done[one.Action], one.Release, one.Place)
 	}
 	if r.changesConfig() {
 		verb := done[r.Config.Action]
-		if r.Config.Action == Create {
+		if r.Config.Action == store.Create {
 			verb = "wrote"
 		}
 		fmt.Fprintf(&b, "%s %s: %s\n", verb, r.Config.Path, strings.Join(r.Config.Entries, ", "))
 	}
 	for _, page := range r.Pages {
-		if page.Action != Unchanged {
+		if page.Action != store.Unchanged {
 			fmt.Fprintf(&b, "%s %s\n", done[page.Action], page.Place)
 		}
 	}
@@ -280,7 +270,7 @@ func (s *server) plan(ctx context.Context, all []*store.Version, warnings []stri
 		for _, problem := range doubles(v.Number, there) {
 			plan.Warnings = append(plan.Warnings, problem.Error())
 		}
-		if plans[0].Action == Create || plans[0].Action == Replace {
+		if plans[0].Action == store.Create || plans[0].Action == store.Replace {
 			if plans[0].Details, err = s.store.Aim(ctx, v, there); err != nil {
 				return nil, err
 			}
@@ -306,7 +296,7 @@ func doubles(version string, there *store.Snapshot) []error {
 // compare determines the actions for a version. An incomplete version that is claimed with the same bytes was started
 // by an earlier run.
 func (s *server) compare(ctx context.Context, v *store.Version, there *store.Snapshot) ([]ReleasePlan, error) {
-	own := there.Claim != "" && there.Claim == store.Digest(v.Checksums().Data)
+	own := there.Claim != "" && there.Claim == release.Digest(v.Checksums().Data)
 	if !there.Public && !there.Begun || own && !there.Complete {
 		return s.plans(v, there, false, nil), nil
 	}
@@ -352,7 +342,7 @@ func (s *server) same(ctx context.Context, there *store.Snapshot, listed store.F
 		return false, nil
 	}
 	if listed.SHA256 != "" {
-		return strings.EqualFold(listed.SHA256, store.Digest(f.Data)), nil
+		return strings.EqualFold(listed.SHA256, release.Digest(f.Data)), nil
 	}
 	data, err := s.store.Read(ctx, there, f.Name)
 	return err == nil && bytes.Equal(data, f.Data), err

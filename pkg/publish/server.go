@@ -136,7 +136,7 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version, result *R
 		files := v.Files // the generated files may cover more providers
 		var staged store.Staged
 		var warnings []string
-		if last = nil; plans[0].Action != Unchanged {
+		if last = nil; plans[0].Action != store.Unchanged {
 			files = v.All
 			staged, last = s.put(ctx, v, there, &warnings)
 		}

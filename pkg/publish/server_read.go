@@ -34,7 +34,7 @@ func (s *server) Fetch(ctx context.Context, provider release.Provider, version s
 
 // read returns the releases of a version and a components file; without a file, those of all providers of the version.
 func (s *server) read(ctx context.Context, version, componentsFile string) ([]readRelease, error) {
-	if version != latest {
+	if version != store.Latest {
 		if _, err := release.ParseVersion(version); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.store.Place(version), err)
 		}
@@ -66,7 +66,7 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]re
 
 // public returns the snapshot of a version, or of the latest one.
 func (s *server) public(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
-	if version == "" || version == latest {
+	if version == "" || version == store.Latest {
 		var err error
 		if version, err = s.latestVersion(ctx, componentsFile); err != nil {
 			return nil, err

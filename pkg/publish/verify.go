@@ -102,7 +102,7 @@ func checkChecksums(text []byte, files []release.File) error {
 		switch sum, ok := sums[f.Name]; {
 		case !ok:
 			problems = append(problems, fmt.Errorf("%s does not name %s", store.ChecksumsFile, f.Name))
-		case sum != store.Digest(f.Data):
+		case sum != release.Digest(f.Data):
 			problems = append(problems, fmt.Errorf("%s names other bytes for %s", store.ChecksumsFile, f.Name))
 		}
 	}
@@ -111,7 +111,7 @@ func checkChecksums(text []byte, files []release.File) error {
 
 // entryClient returns clusterctl's client for the repository that an entry of its configuration names.
 // It reads what is in the repository, not the user's overrides.
-func entryClient(ctx context.Context, entry providerEntry) (repository.Client, error) {
+func entryClient(ctx context.Context, entry store.Entry) (repository.Client, error) {
 	configuration, err := release.ClusterctlConfig(ctx, nil, config.NewProvider(entry.Name, entry.URL, entry.Type))
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func entryClient(ctx context.Context, entry providerEntry) (repository.Client, e
 // repository behind them is an empty one: a file that is read is an override.
 func (f *folder) client(ctx context.Context, provider release.Provider, version, file string) (repository.Client, error) {
 	if f.overrides == nil {
-		return entryClient(ctx, providerEntry{Name: provider.Name, Type: provider.Type, URL: RepositoryURL(f.root, provider, version, file)})
+		return entryClient(ctx, store.Entry{Name: provider.Name, Type: provider.Type, URL: RepositoryURL(f.root, provider, version, file)})
 	}
 	empty := repository.NewMemoryRepository().WithPaths("", file).WithDefaultVersion(version)
 	return repository.New(ctx, config.NewProvider(provider.Name, "", provider.Type), f.overrides, repository.InjectRepository(empty))
@@ -157,7 +157,7 @@ func (f *folder) readBackByConfig(ctx context.Context, r *release.Release) error
 	path := filepath.Join(f.root, configFile)
 	entry, err := configuredProvider(path, r.Provider)
 	if err == nil && !isLocalURL(entry.URL) {
-		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(f.root, r.Provider, latest, r.Provider.ComponentsFile()))
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(f.root, r.Provider, store.Latest, r.Provider.ComponentsFile()))
 	}
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}

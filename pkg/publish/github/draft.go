@@ -348,7 +348,7 @@ func (s *repo) correctLatest(ctx context.Context, listed []*githubRelease, versi
 func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot) (store.Staged, error) {
 	st.host = st.is.hosts[0]
 	st.id = st.host.GetID()
-	if there.Claim != "" && there.Claim != store.Digest(st.All[0].Data) {
+	if there.Claim != "" && there.Claim != release.Digest(st.All[0].Data) {
 		return nil, fmt.Errorf("%s has files of another build of %s: remove them from it, and run this again", st.host.GetHTMLURL(), st.Number)
 	}
 	if st.Text.Title == st.Number && st.host.GetName() != "" {

@@ -255,7 +255,7 @@ func (s *repo) assetDigest(ctx context.Context, a *asset) (string, error) {
 		return sum, nil
 	}
 	data, err := s.download(ctx, a)
-	return store.Digest(data), err
+	return release.Digest(data), err
 }
 
 func (s *repo) download(ctx context.Context, a *asset) ([]byte, error) {

@@ -144,7 +144,7 @@ func (s *repo) lookOnce(ctx context.Context, st *staged) (*store.Snapshot, error
 
 // isIn reports whether a tag names the staged files.
 func (st *staged) isIn(now *store.Snapshot) bool {
-	return now.Public && !slices.ContainsFunc(st.Files, func(f release.File) bool { return now.Files[f.Name].SHA256 != store.Digest(f.Data) })
+	return now.Public && !slices.ContainsFunc(st.Files, func(f release.File) bool { return now.Files[f.Name].SHA256 != release.Digest(f.Data) })
 }
 
 // sameFiles reports whether a tag names the same files at two looks.

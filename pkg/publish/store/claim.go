@@ -116,7 +116,7 @@ func snapshotOf(version string, files []FlatFile) *Snapshot {
 // because uploading a file would change it.
 func (c *Claims) Stage(ctx context.Context, v *Version, there *Snapshot) (Staged, error) {
 	s := &claimed{version: v}
-	if there.Public && there.Claim != Digest(v.All[0].Data) {
+	if there.Public && there.Claim != release.Digest(v.All[0].Data) {
 		for name := range there.Files {
 			data, err := c.Server.Read(ctx, there, name)
 			if err != nil {
@@ -178,7 +178,7 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 	}
 	wanted := map[string]string{}
 	for _, f := range v.All {
-		wanted[f.Name] = Digest(f.Data)
+		wanted[f.Name] = release.Digest(f.Data)
 	}
 	if snapshotOf(v.Number, found).Claim != wanted[ChecksumsFile] {
 		return nil, nil // another program uploaded it
@@ -220,7 +220,7 @@ func (c *Filler) Fill(ctx context.Context, v *Version) error {
 		if err := c.To.Send(ctx, v.Number, v.All[0]); err != nil && !errors.Is(err, ErrExists) {
 			return err
 		}
-		if err := c.Client.Network().Wait(ctx, claimTime); err != nil {
+		if err := c.Client.Network.Wait(ctx, claimTime); err != nil {
 			return err
 		}
 	}
@@ -245,7 +245,7 @@ func (c *Filler) holds(ctx context.Context, v *Version) error {
 	if err != nil {
 		return err
 	}
-	own := Digest(v.All[0].Data)
+	own := release.Digest(v.All[0].Data)
 	switch snapshotOf(v.Number, found).Claim {
 	case own:
 		return nil
@@ -324,7 +324,7 @@ func (c *Filler) lacking(ctx context.Context, version string, files []release.Fi
 	for _, f := range files {
 		i := lastOf(found, f.Name)
 		// Two publishers may record different sources of the same files.
-		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || !c.Alone && Generated(f.Name) && found[i].SHA256 != "") {
+		if i >= 0 && (found[i].SHA256 == release.Digest(f.Data) || !c.Alone && Generated(f.Name) && found[i].SHA256 != "") {
 			continue
 		}
 		missing = append(missing, f)

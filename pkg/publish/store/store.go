@@ -234,7 +234,7 @@ func Unlisted(ctx context.Context, version string, read func(ctx context.Context
 			return nil, nil
 		}
 		if err == nil {
-			s.Files[name] = File{Size: int64(len(data)), SHA256: Digest(data)}
+			s.Files[name] = File{Size: int64(len(data)), SHA256: release.Digest(data)}
 		}
 		return data, err
 	}

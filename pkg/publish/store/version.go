@@ -120,7 +120,7 @@ func (v *Version) Reads(name string) bool {
 func (v *Version) Checksums() release.File {
 	var b strings.Builder
 	for _, f := range v.Files {
-		fmt.Fprintf(&b, "%s  %s\n", Digest(f.Data), f.Name)
+		fmt.Fprintf(&b, "%s  %s\n", release.Digest(f.Data), f.Name)
 	}
 	return release.File{Name: ChecksumsFile, Data: []byte(b.String())}
 }
@@ -146,9 +146,6 @@ func Releases(all []*Version) []*release.Release {
 	}
 	return releases
 }
-
-// Digest returns the SHA-256 of bytes in hexadecimal.
-func Digest(data []byte) string { return release.Digest(data) }
 
 // Generated reports whether publishing generates a file of that name. Published releases are compared without these
 // files.

@@ -98,16 +98,17 @@ type Options struct {
 type Client struct {
 	// HTTP sends requests, and retries those that are safe to repeat.
 	HTTP *http.Client
+	// Network is the network of the options.
+	Network Network
 
-	network Network
-	report  func(string)
+	report func(string)
 	// gaveUp is set after the last attempt for a request, until the server answers again: no step is retried then.
 	gaveUp atomic.Bool
 }
 
 // New returns a client.
 func New(o Options) *Client {
-	c := &Client{network: o.Network, report: o.Report}
+	c := &Client{Network: o.Network, report: o.Report}
 	base := o.Network.Transport
 	if base == nil {
 		base = systemTransport()
@@ -130,9 +131,6 @@ func New(o Options) *Client {
 func Guarded(c Credential) http.RoundTripper {
 	return &guard{base: systemTransport(), credential: c}
 }
-
-// Network returns the client's network.
-func (c *Client) Network() Network { return c.network }
 
 // systemTransport is HTTP with the proxies of the environment.
 func systemTransport() http.RoundTripper {
@@ -359,8 +357,8 @@ func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 			}
 		}
 		c.tell(why, d)
-		if c.network.Sleep != nil {
-			_ = c.network.Sleep(context.Background(), d) // the request checks its own context next
+		if c.Network.Sleep != nil {
+			_ = c.Network.Sleep(context.Background(), d) // the request checks its own context next
 			return 0
 		}
 		return d
@@ -389,7 +387,7 @@ func (c *Client) Again(ctx context.Context, try int, last error) error {
 	}
 	d := Pause(try - 1)
 	c.tell(fmt.Sprint(last), d)
-	return c.network.Wait(ctx, d)
+	return c.Network.Wait(ctx, d)
 }
 
 // Await looks repeatedly for a result that a server may show with a delay, until it appears or the maximum of looks is
@@ -402,7 +400,7 @@ func (c *Client) Await(ctx context.Context, what string, look func() (bool, erro
 		}
 		d := Pause(try)
 		c.tell("the server does not show "+what+" yet", d)
-		if err := c.network.Wait(ctx, d); err != nil {
+		if err := c.Network.Wait(ctx, d); err != nil {
 			return false, err
 		}
 	}
