@@ -16,19 +16,12 @@ import (
 )
 
 type publishFlags struct {
-	to               string
-	plan             bool
-	replace          bool
-	clusterctlConfig string
-	tokenFile        string
-	commit           string
-	notes            string
-	notesFrom        string
-	gitlabRelease    bool
-	draft            bool
-	signKey          string
-	noProvenance     bool
-	gate             gateFlags
+	to   string
+	plan bool
+	// notes is the file with options.Notes.
+	notes   string
+	options publish.Options
+	gate    gateFlags
 }
 
 // publishFlagNames replaces the names of options in messages of pkg/publish by flags. Of two options with a common
@@ -98,36 +91,32 @@ PLACE is one of
 	}
 	cmd.Flags().StringVar(&flags.to, "to", "", "where to publish to: a folder, a file:// URL, \"overrides\" or a server's URL (required)")
 	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, without changing anything")
-	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version with other bytes")
-	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
-	addTokenFileFlag(cmd, &flags.tokenFile)
-	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag if the version has no tag yet (default: the commit that build recorded or, without a record, that of the pipeline)")
+	cmd.Flags().BoolVar(&flags.options.Replace, "replace", false, "replace a published pre-release or 0.0.0 version with other bytes")
+	cmd.Flags().StringVar(&flags.options.ClusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
+	addTokenFileFlag(cmd, &flags.options.TokenFile)
+	cmd.Flags().StringVar(&flags.options.Commit, "commit", "", "commit to tag if the version has no tag yet (default: the commit that build recorded or, without a record, that of the pipeline)")
 	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: the changes since the previous release)")
-	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release with which the text compares, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest lower published version)")
-	cmd.Flags().BoolVar(&flags.draft, "draft", false, "on GitHub: leave the release as a draft, e.g. to add other files before a person makes it public")
-	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: also create a release of the project with links to the files")
-	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
-	cmd.Flags().BoolVar(&flags.noProvenance, "no-provenance", false, "on servers: publish without provenance, also a build with uncommitted changes; the commit of the release is then unknown")
+	cmd.Flags().StringVar(&flags.options.NotesFrom, "notes-from", "", "release with which the text compares, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest lower published version)")
+	cmd.Flags().BoolVar(&flags.options.Draft, "draft", false, "on GitHub: leave the release as a draft, e.g. to add other files before a person makes it public")
+	cmd.Flags().BoolVar(&flags.options.GitLabRelease, "gitlab-release", false, "on GitLab: also create a release of the project with links to the files")
+	cmd.Flags().StringVar(&flags.options.SignKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
+	cmd.Flags().BoolVar(&flags.options.NoProvenance, "no-provenance", false, "on servers: publish without provenance, also a build with uncommitted changes; the commit of the release is then unknown")
 	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest lower published version; none for overrides")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
 
 func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
-	progress := newProgress(cmd.ErrOrStderr())
-	text, err := publishTo(cmd, args, flags, progress)
-	progress.close()
+	options, done := watched(cmd, flags.options)
+	text, err := publishTo(cmd, args, flags, options)
+	done()
 	fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
 
 // publishTo publishes or plans, and returns the report.
-func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
-	options := publish.Options{
-		Replace: flags.replace, Progress: progress.show, Report: progress.report, ClusterctlConfig: flags.clusterctlConfig,
-		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, NoProvenance: flags.noProvenance,
-		NotesFrom: flags.notesFrom, Previous: flags.gate.previous, GitLabRelease: flags.gitlabRelease, Draft: flags.draft,
-	}
+func publishTo(cmd *cobra.Command, args []string, flags publishFlags, options publish.Options) (string, error) {
+	options.Previous = flags.gate.previous
 	if flags.notes != "" {
 		notes, err := os.ReadFile(flags.notes)
 		if err != nil {
