@@ -46,15 +46,15 @@ type staged struct {
 }
 
 func (s *repo) Stage(ctx context.Context, v *store.Version, there *store.Snapshot) (store.Staged, error) {
-	if _, err := s.Aim(ctx, v, there); err != nil {
+	st := &staged{Version: v, is: stateOf(there)}
+	var err error
+	if _, st.commit, err = s.commitToTag(ctx, v); err != nil {
 		return nil, err
 	}
-	at, err := s.aim(ctx, v)
-	if err != nil {
+	if st.host, err = st.is.host(v.Number); err != nil {
 		return nil, err
 	}
-	st := &staged{Version: v, is: stateOf(there), commit: at.commit}
-	if len(st.is.hosts) > 0 {
+	if st.host != nil {
 		return s.stageInto(ctx, st, there)
 	}
 	st.mark = draftMark + " " + rand.Text() + " " + s.opts.Network.Time().UTC().Format(time.RFC3339) + " -->"
@@ -346,7 +346,6 @@ func (s *repo) correctLatest(ctx context.Context, listed []*githubRelease, versi
 
 // stageInto adds the files of a version to a release, without its metadata.
 func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot) (store.Staged, error) {
-	st.host = st.is.hosts[0]
 	st.id = st.host.GetID()
 	if there.Claim != "" && there.Claim != release.Digest(st.All[0].Data) {
 		return nil, fmt.Errorf("%s has files of another build of %s: remove them from it, and run this again", st.host.GetHTMLURL(), st.Number)

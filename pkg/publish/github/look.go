@@ -81,6 +81,21 @@ func stateOf(s *store.Snapshot) *state {
 	return is
 }
 
+// host returns the release to which the files of a version are added, or nil. It is an error if there are several.
+func (is *state) host(version string) (*githubRelease, error) {
+	var urls []string
+	for _, r := range is.hosts {
+		urls = append(urls, r.GetHTMLURL())
+	}
+	switch len(urls) {
+	case 0:
+		return nil, nil
+	case 1:
+		return is.hosts[0], nil
+	}
+	return nil, fmt.Errorf("there is more than one draft with files for %s: remove all but one: %s", version, strings.Join(urls, ", "))
+}
+
 func (s *repo) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	there, err := s.published(ctx, version)
 	if err != nil {
@@ -338,7 +353,7 @@ func (s *repo) incompleteTags(ctx context.Context, own []*store.Version) ([]stri
 			return
 		}
 		series := fmt.Sprintf("%d.%d %v", v.Major(), v.Minor(), v.PreRelease() != "")
-		if old, ok := newest[series]; !ok || store.Compare(tag, old) > 0 {
+		if store.Compare(tag, newest[series]) > 0 {
 			newest[series] = tag
 		}
 	}
@@ -373,12 +388,4 @@ func (s *repo) incompleteTags(ctx context.Context, own []*store.Version) ([]stri
 		warnings = append(warnings, fmt.Sprintf("the tag %s has no public release with %s and components: clusterctl takes it for a version, and fails: publish it, or remove the tag", tag, release.MetadataFile))
 	}
 	return warnings, nil
-}
-
-func urlsOf(releases []*githubRelease) string {
-	var urls []string
-	for _, r := range releases {
-		urls = append(urls, r.GetHTMLURL())
-	}
-	return strings.Join(urls, ", ")
 }

@@ -51,9 +51,6 @@ type repo struct {
 	http        *transport.Client
 	token       string
 	opts        store.Options
-
-	// aims contains the commits of versions that were looked up.
-	aims map[string]aim
 }
 
 // nameForm matches the names of owners and repositories.
@@ -81,7 +78,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if err != nil {
 		return nil, store.At{}, err
 	}
-	s := &repo{server: server, owner: path[0], name: strings.TrimSuffix(path[1], ".git"), token: token, opts: opts, aims: map[string]aim{}}
+	s := &repo{server: server, owner: path[0], name: strings.TrimSuffix(path[1], ".git"), token: token, opts: opts}
 	s.http = transport.New(transport.Options{
 		Credential: transport.Credential{Header: "Authorization", Prefix: "Bearer ", Secret: token, Hosts: []string{server.api.Host, server.uploads.Host}},
 		Network:    opts.Network, Report: opts.Report,
@@ -200,31 +197,17 @@ func (s *repo) Survey(ctx context.Context, all []*store.Version) ([]string, erro
 	return s.incompleteTags(ctx, all)
 }
 
-// aim is the place of a version's tag.
-type aim struct {
-	// commit is the commit to tag, or "" if the tag already exists.
-	commit, tagged string
-}
-
-// aim returns the existing or future place of a version's tag.
-func (s *repo) aim(ctx context.Context, v *store.Version) (aim, error) {
-	if known, ok := s.aims[v.Number]; ok {
-		return known, nil
-	}
-	tagged, err := s.tagCommit(ctx, v.Number)
-	if err != nil {
-		return aim{}, err
+// commitToTag returns the commit of a version's tag, "" if the tag does not exist, and the commit to tag, "" if it does.
+func (s *repo) commitToTag(ctx context.Context, v *store.Version) (tagged, commit string, err error) {
+	if tagged, err = s.tagCommit(ctx, v.Number); err != nil {
+		return "", "", err
 	}
 	pipeline := ""
 	if strings.EqualFold(os.Getenv("GITHUB_REPOSITORY"), s.owner+"/"+s.name) {
 		pipeline = os.Getenv("GITHUB_SHA")
 	}
-	at := aim{tagged: tagged}
-	if at.commit, err = s.opts.CommitToTag(v, s.URL(), tagged, pipeline); err != nil {
-		return aim{}, err
-	}
-	s.aims[v.Number] = at
-	return at, nil
+	commit, err = s.opts.CommitToTag(v, s.URL(), tagged, pipeline)
+	return tagged, commit, err
 }
 
 // tagCommit returns the commit of a version's tag, or "" if the tag does not exist.
@@ -246,13 +229,13 @@ func (s *repo) tagCommit(ctx context.Context, version string) (string, error) {
 }
 
 func (s *repo) Aim(ctx context.Context, v *store.Version, there *store.Snapshot) ([]string, error) {
-	at, err := s.aim(ctx, v)
+	tagged, commit, err := s.commitToTag(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("the tag %s is of the commit %s", v.Number, at.tagged)}
-	if at.commit != "" {
-		lines[0] = fmt.Sprintf("the commit %s is tagged %s", at.commit, v.Number)
+	lines := []string{fmt.Sprintf("the tag %s is of the commit %s", v.Number, tagged)}
+	if commit != "" {
+		lines[0] = fmt.Sprintf("the commit %s is tagged %s", commit, v.Number)
 	}
 	is := stateOf(there)
 	highest := highestStable(is.listed, v.Number)
@@ -266,11 +249,12 @@ func (s *repo) Aim(ctx context.Context, v *store.Version, there *store.Snapshot)
 	default:
 		lines = append(lines, "the latest release is still "+highest)
 	}
+	host, err := is.host(v.Number)
 	switch {
-	case len(is.hosts) > 1:
-		return nil, fmt.Errorf("there is more than one draft with files for %s: remove all but one: %s", v.Number, urlsOf(is.hosts))
-	case len(is.hosts) == 1:
-		lines = append(lines, fmt.Sprintf("the files are added to %s, which has %d", is.hosts[0].GetHTMLURL(), len(is.assets)))
+	case err != nil:
+		return nil, err
+	case host != nil:
+		lines = append(lines, fmt.Sprintf("the files are added to %s, which has %d", host.GetHTMLURL(), len(is.assets)))
 	case len(is.prepared) > 0:
 		lines = append(lines, "it takes the title and text of the draft "+is.prepared[0].GetHTMLURL())
 	}
