@@ -130,7 +130,6 @@ func (b *block) first(i int) int {
 }
 
 // last returns the last line of an entry, including comments right below it that are indented like its fields.
-// they are indented like its fields.
 func (b *block) last(i int) int {
 	limit := b.Lines() + 1
 	if i+1 < len(b.dashes) {
@@ -138,18 +137,12 @@ func (b *block) last(i int) int {
 	}
 	last := b.dashes[i]
 	for line := last + 1; line < limit; line++ {
-		content := b.Line(line)
-		if isBlank(content) {
-			continue
-		}
-		inside := indent(content) > b.column
-		if !isComment(content) {
-			if !inside {
-				break
-			}
+		switch content := b.Line(line); {
+		case isBlank(content):
+		case indent(content) > b.column && (!isComment(content) || line == last+1):
 			last = line
-		} else if inside && line == last+1 {
-			last = line
+		case !isComment(content):
+			return last
 		}
 	}
 	return last
@@ -167,9 +160,14 @@ func (b *block) spaced() bool {
 
 // entry returns the lines of a new entry, in the style of the nearest entry whose style can be copied.
 func (b *block) entry(index int, fields []Field) []string {
-	for _, i := range nearest(index, len(b.entries)) {
-		if lines, ok := b.like(i, fields); ok {
-			return lines
+	for distance := range b.entries {
+		for _, i := range []int{index - 1 - distance, index + distance} { // the one before, the one after
+			if i < 0 || i >= len(b.entries) {
+				continue
+			}
+			if lines, ok := b.like(i, fields); ok {
+				return lines
+			}
 		}
 	}
 	return BlockEntry(strings.Repeat(" ", b.column), fields)
@@ -206,21 +204,6 @@ func (b *block) like(i int, fields []Field) ([]string, bool) {
 		lines = append(lines, string(b.data[lineStart:v.Start])+v.New)
 	}
 	return lines, true
-}
-
-// nearest returns the indexes of the entries in the order of their distance from a place between
-// them, the one before it first.
-func nearest(index, count int) []int {
-	indexes := make([]int, 0, count)
-	for distance := 1; len(indexes) < count; distance++ {
-		if before := index - distance; before >= 0 {
-			indexes = append(indexes, before)
-		}
-		if after := index + distance - 1; after < count {
-			indexes = append(indexes, after)
-		}
-	}
-	return indexes
 }
 
 // values returns the places of an entry's values in the order of its fields, and the values of a new entry. It returns
