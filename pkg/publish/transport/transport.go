@@ -192,22 +192,15 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// authorize adds the credential to requests for its hosts only.
+// authorize adds the credential to requests for its hosts only, over TLS or on this machine.
 func (g *guard) authorize(req *http.Request) {
 	for _, name := range []string{"Authorization", "Cookie", "Private-Token", "Job-Token", "Deploy-Token"} {
 		req.Header.Del(name) // net/http forwards headers to subdomains
 	}
-	if g.credential.Secret != "" && g.mayKnow(req.URL.Scheme, req.URL.Host, req.URL.Hostname()) {
+	isOwn := slices.ContainsFunc(g.credential.Hosts, func(own string) bool { return strings.EqualFold(req.URL.Host, own) })
+	if g.credential.Secret != "" && isOwn && (req.URL.Scheme == "https" || IsLoopback(req.URL.Hostname())) {
 		req.Header.Set(g.credential.Header, g.credential.Prefix+g.credential.Secret)
 	}
-}
-
-// mayKnow reports whether a host may receive the credential: over TLS, or on this machine.
-func (g *guard) mayKnow(scheme, host, name string) bool {
-	if scheme != "https" && !IsLoopback(name) {
-		return false
-	}
-	return slices.ContainsFunc(g.credential.Hosts, func(own string) bool { return strings.EqualFold(host, own) })
 }
 
 // IsLoopback reports whether a host's name or address belongs to this machine.
