@@ -18,10 +18,8 @@ import (
 
 // scanned is the content of a tree, by paths with forward slashes.
 type scanned struct {
-	// kustomizations are the bases of each folder with a kustomization.
+	// kustomizations are the files and folders that each kustomization names, by its folder.
 	kustomizations map[string][]string
-	// listed are all files and folders that each kustomization names.
-	listed map[string][]string
 	// files are the YAML files in no kustomization, without those in skipped folders.
 	files []string
 	// all are the files of the tree, including those of its tests, without those of hidden folders.
@@ -32,7 +30,7 @@ type scanned struct {
 
 // scan reads a tree's folders and kustomizations.
 func scan(t *tree.Tree) (*scanned, error) {
-	s := &scanned{kustomizations: map[string][]string{}, listed: map[string][]string{}}
+	s := &scanned{kustomizations: map[string][]string{}}
 	root := os.DirFS(t.Root())
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,7 +53,7 @@ func scan(t *tree.Tree) (*scanned, error) {
 		s.all = append(s.all, name)
 		switch {
 		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
-			s.addKustomization(root, name)
+			s.kustomizations[path.Dir(name)] = namedBy(root, name)
 		case path.Ext(base) == ".yaml" && !aside:
 			s.files = append(s.files, name)
 		}
@@ -69,31 +67,27 @@ func isAside(dir string) bool {
 	return dir != "." && slices.ContainsFunc(strings.Split(dir, "/"), tree.IsAside)
 }
 
-// addKustomization records the parts of a kustomization.
-func (s *scanned) addKustomization(root fs.FS, file string) {
-	dir := path.Dir(file)
-	s.kustomizations[dir] = nil
+// namedBy returns the files and folders that a kustomization names, or nil if it can't be read, which the build reports.
+func namedBy(root fs.FS, file string) []string {
 	data, err := fs.ReadFile(root, file)
 	if err != nil {
-		return // the build reports it
+		return nil
 	}
 	var kustomization types.Kustomization
 	if err := yaml.Unmarshal(data, &kustomization); err != nil {
-		return // as above
+		return nil
 	}
 	kustomization.FixKustomization()
-	for _, base := range append(kustomization.Resources, kustomization.Components...) {
-		name := path.Join(dir, filepath.ToSlash(base))
-		s.listed[dir] = append(s.listed[dir], name)
-		if info, err := fs.Stat(root, name); err == nil && info.IsDir() {
-			s.kustomizations[dir] = append(s.kustomizations[dir], name)
-		}
-	}
+	names := slices.Concat(kustomization.Resources, kustomization.Components)
 	for _, patch := range kustomization.Patches {
 		if patch.Path != "" {
-			s.listed[dir] = append(s.listed[dir], path.Join(dir, filepath.ToSlash(patch.Path)))
+			names = append(names, patch.Path)
 		}
 	}
+	for i, name := range names {
+		names[i] = path.Join(path.Dir(file), filepath.ToSlash(name))
+	}
+	return names
 }
 
 // reaches reports whether a kustomization uses another as a base, directly or not.
@@ -116,8 +110,8 @@ func (s *scanned) reaches(from, to string) bool {
 
 // isRoot reports whether no kustomization uses this one as a base.
 func (s *scanned) isRoot(dir string) bool {
-	for other, dirs := range s.kustomizations {
-		if slices.Contains(dirs, dir) && (!isAside(other) || isAside(dir)) {
+	for other, names := range s.kustomizations {
+		if slices.Contains(names, dir) && (!isAside(other) || isAside(dir)) {
 			return false
 		}
 	}

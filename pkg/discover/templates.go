@@ -105,7 +105,8 @@ func areSiblings(files []string) bool {
 // isKustomized reports whether a file is one of several from which a kustomization builds a flavor.
 func (s *selection) isKustomized(file string) bool {
 	dir := path.Dir(file)
-	return len(s.scan.listed[dir]) > 1 && slices.Contains(s.scan.listed[dir], file) && s.results[dir] != nil
+	names := s.scan.kustomizations[dir]
+	return len(names) > 1 && slices.Contains(names, file) && s.results[dir] != nil
 }
 
 // takeOrDoubt chooses an asset, or says why not.
