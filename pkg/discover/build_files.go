@@ -64,6 +64,7 @@ type variables map[string]string
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	leadingName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 	assignment   = regexp.MustCompile(`^\s*(?:(?:export|local|readonly|override|ARG|ENV)\s+)*([A-Za-z_][A-Za-z0-9_]*)\s*(:=|::=|\?=|\+=|=|: )\s*(.*)$`)
 	defaulted    = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):?[-=](.*)$`)
 	loop         = regexp.MustCompile(`\bfor\s+([A-Za-z_][A-Za-z0-9_]*)\s+in\s+([^;]*?)\s*;`)
@@ -137,10 +138,7 @@ func reference(text string) (inner, rest string) {
 		}
 		return "", ""
 	}
-	end := 1
-	for end < len(text) && variableName.MatchString(text[:end+1]) {
-		end++
-	}
+	end := max(1, len(leadingName.FindString(text))) // other variables, such as $@, have one character
 	return text[:end], text[end:]
 }
 

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -26,10 +27,7 @@ func readSteps(file string, data []byte, known variables) []step {
 		case isMakefile(file) && !strings.HasPrefix(l.text, "\t"):
 			if rule, ok := ruleOf(l.text); ok {
 				s.section = known.expand(rule, 0)
-				s.known = variables{}
-				for name, value := range known {
-					s.known[name] = value
-				}
+				s.known = maps.Clone(known)
 				s.known["@"] = strings.ReplaceAll(rule, "%", "$*")
 			}
 			continue

@@ -316,10 +316,7 @@ func (s *scanned) folders() []string {
 }
 
 // isComponents reports whether a file has the name of a provider's components YAML.
-func isComponents(name string) bool {
-	_, ok := typeByFile(name)
-	return ok
-}
+func isComponents(name string) bool { return typeByFile(name) != "" }
 
 // placed returns the places in build files, for messages.
 func placed(assets []asset) string {

@@ -25,7 +25,7 @@ func (l *look) fetch(ctx context.Context, dir string, watch Watch) bool {
 			l.hosts[host] = err
 		}
 		if err != nil {
-			l.broken = append(l.broken, dir)
+			l.broken++
 			l.doubt("%s is not built, as its base %s can't be fetched: %v: put a copy of it into the tree, or run this again with a network", dir, base, err)
 			return false
 		}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -46,12 +47,7 @@ func identify(t *tree.Tree, dir string, objects []unstructured.Unstructured, fil
 		p.Name, p.Type = provider.Name, provider.Type
 		return p
 	}
-	of, named := typeByFile(file)
-	p.Type = of
-	if !named {
-		p.Type = typeByGroups(objects)
-	}
-	p.Name = label
+	p.Name, p.Type = label, cmp.Or(typeByFile(file), typeByGroups(objects))
 	if p.Provider().Validate() != nil {
 		p.Name = nameByModule(t)
 	}
@@ -113,14 +109,14 @@ func typeByGroups(objects []unstructured.Unstructured) clusterctlv1.ProviderType
 	return clusterctlv1.RuntimeExtensionProviderType
 }
 
-// typeByFile returns the provider type whose components YAML has the name.
-func typeByFile(name string) (clusterctlv1.ProviderType, bool) {
+// typeByFile returns the provider type whose components YAML has the name, or "".
+func typeByFile(name string) clusterctlv1.ProviderType {
 	for _, of := range release.ProviderTypes() {
 		if (release.Provider{Type: of}).ComponentsFile() == name {
-			return of, true
+			return of
 		}
 	}
-	return "", false
+	return ""
 }
 
 // moduleName matches the usual names of provider repositories.

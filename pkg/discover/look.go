@@ -61,7 +61,7 @@ func Look(ctx context.Context, t *tree.Tree, watch Watch) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string][]unstructured.Unstructured{}, kindsOf: map[string][2]bool{}, hosts: map[string]error{}}
+	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string][]unstructured.Unstructured{}, hosts: map[string]error{}}
 	l.components = l.evidence.released(isComponents)
 	for _, dir := range l.candidates() {
 		if err := ctx.Err(); err != nil {
@@ -92,12 +92,10 @@ type look struct {
 	found      *Found
 	// results are those of kustomizations without a provider.
 	results map[string][]unstructured.Unstructured
-	// kindsOf records for files whether they have a Cluster and a ClusterClass.
-	kindsOf map[string][2]bool
 	// hosts are the hosts of remote bases, with the errors of unreachable ones.
 	hosts map[string]error
-	// broken are the kustomizations that do not build, with the reasons.
-	broken []string
+	// broken is the number of kustomizations that do not build.
+	broken int
 }
 
 // candidates returns the folders that may contain a provider or a flavor: those from which the build files create a
@@ -141,7 +139,7 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	objects, err := l.build(dir)
 	if err != nil {
 		if isReleased || l.scan.isRoot(dir) {
-			l.broken = append(l.broken, dir)
+			l.broken++
 			reason := err.Error()
 			if failed := (*tree.KustomizeError)(nil); errors.As(err, &failed) && failed.Missing != "" {
 				reason = failed.Missing // kustomize repeats it in several lines
@@ -217,10 +215,10 @@ func (l *look) doubt(format string, args ...any) {
 func (l *look) noProvider() error {
 	why := fmt.Sprintf("none of its %d kustomizations has a Deployment with a container called \"manager\"", len(l.scan.kustomizations))
 	switch {
-	case len(l.broken) == 1:
+	case l.broken == 1:
 		why = "a kustomization does not build"
-	case len(l.broken) > 1:
-		why = fmt.Sprintf("%d kustomizations do not build", len(l.broken))
+	case l.broken > 1:
+		why = fmt.Sprintf("%d kustomizations do not build", l.broken)
 	default:
 		if file := l.plainComponents(); file != "" {
 			l.doubt("%s has such a Deployment: write a kustomization.yaml into its folder with the line 'resources: [%s]'", file, path.Base(file))
@@ -231,7 +229,7 @@ func (l *look) noProvider() error {
 
 // plainComponents returns a YAML file with a provider's Deployment that is in no kustomization, or "".
 func (l *look) plainComponents() string {
-	for _, file := range l.byDepth(l.scan.files) {
+	for _, file := range byDepth(l.scan.files) {
 		data, err := l.tree.ReadFile(file)
 		if err != nil || !deploymentKind.Match(data) {
 			continue // a link out of the tree, or another kind of file
@@ -241,9 +239,7 @@ func (l *look) plainComponents() string {
 			continue // a template of a chart, for instance
 		}
 		for _, o := range objects {
-			pod, _ := manifest.PodOf(o.Object)
-			isManager := func(c manifest.Container) bool { return c.Name() == manifest.ManagerContainer && !c.Init }
-			if o.Object.GetKind() == "Deployment" && slices.ContainsFunc(pod.Containers(), isManager) {
+			if managerImages([]unstructured.Unstructured{o.Object}) != nil {
 				return file
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
 // metadataFile is a metadata.yaml of the tree.
@@ -29,10 +30,9 @@ func (l *look) addMetadata(ctx context.Context) {
 	released = slices.DeleteFunc(released, func(a asset) bool { return a.file == "" || a.use != forReleases })
 	for i := range l.found.Providers {
 		p := &l.found.Providers[i]
-		p.Metadata = ""
 		if len(released) > 0 {
 			best := slices.MaxFunc(released, func(a, b asset) int {
-				return sharedFolders(a.file, p.Kustomize) - sharedFolders(b.file, p.Kustomize)
+				return tree.SharedFolders(a.file, p.Kustomize) - tree.SharedFolders(b.file, p.Kustomize)
 			})
 			p.Metadata, p.metadataBy = best.file, best.place
 			continue

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
 // assignAll assigns the chosen assets to the providers.
@@ -23,27 +23,18 @@ func (s *selection) assignAll() {
 	}
 	s.assignFolders()
 	for _, a := range s.chosen {
-		s.assign(a.source(), func(p *Provider) {
-			if release.IsClusterClass(a.name) {
-				p.classes++
-			} else {
-				p.templates++
-			}
-			if s.decided {
-				p.templatesBy = placed(s.chosen)
-			}
-		})
-		if a.hasItsName() {
-			continue
+		p := s.nearest(a.source())
+		entries, count := &p.Templates, &p.templates
+		if release.IsClusterClass(a.name) {
+			entries, count = &p.ClusterClasses, &p.classes
 		}
-		s.assign(a.source(), func(p *Provider) {
-			entry := release.AssetConfig{Path: a.file, Kustomize: a.kustomize, As: a.name}
-			if release.IsClusterClass(a.name) {
-				p.ClusterClasses = append(p.ClusterClasses, entry)
-			} else {
-				p.Templates = append(p.Templates, entry)
-			}
-		})
+		*count++
+		if s.decided {
+			p.templatesBy = placed(s.chosen)
+		}
+		if !a.hasItsName() {
+			*entries = append(*entries, release.AssetConfig{Path: a.file, Kustomize: a.kustomize, As: a.name})
+		}
 	}
 	s.remarkOnClasses()
 }
@@ -68,10 +59,9 @@ func (s *selection) assignFolders() {
 				flavors = append(flavors, file)
 			}
 		}
-		s.assign(group[0], func(p *Provider) {
-			p.Templates = append(p.Templates, s.entries(flavors, "cluster-template*.yaml")...)
-			p.ClusterClasses = append(p.ClusterClasses, s.entries(classes, "clusterclass-*.yaml")...)
-		})
+		p := s.nearest(group[0])
+		p.Templates = append(p.Templates, s.entries(flavors, "cluster-template*.yaml")...)
+		p.ClusterClasses = append(p.ClusterClasses, s.entries(classes, "clusterclass-*.yaml")...)
 	}
 }
 
@@ -81,28 +71,24 @@ func (s *selection) remarkOnClasses() {
 		if isCluster, isClass := s.kinds(a.file); a.file == "" || !isClass || isCluster || !release.IsClusterTemplate(a.name) {
 			continue
 		}
-		s.assign(a.file, func(p *Provider) {
-			remark := a.file + " contains only a ClusterClass: clusterctl offers it as a flavor, and finds no class by its name"
-			if name := s.className(a.file); name != "" {
-				remark += fmt.Sprintf(": release it once more with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", a.file, name)
-			}
-			p.Remarks = append(p.Remarks, remark+".")
-		})
+		remark := a.file + " contains only a ClusterClass: clusterctl offers it as a flavor, and finds no class by its name"
+		if name := s.className(a.file); name != "" {
+			remark += fmt.Sprintf(": release it once more with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", a.file, name)
+		}
+		p := s.nearest(a.file)
+		p.Remarks = append(p.Remarks, remark+".")
 	}
 }
 
-// assign calls add for the infrastructure provider nearest to a path: the one with the most common folders. One exists.
-func (l *look) assign(file string, add func(*Provider)) {
+// nearest returns the infrastructure provider with the most folders in common with a path. One exists.
+func (l *look) nearest(file string) *Provider {
 	best, shared := -1, -1
 	for i, p := range l.found.Providers {
-		if p.Type != clusterctlv1.InfrastructureProviderType {
-			continue
-		}
-		if n := sharedFolders(file, p.Kustomize); n > shared {
+		if n := tree.SharedFolders(file, p.Kustomize); p.Type == clusterctlv1.InfrastructureProviderType && n > shared {
 			best, shared = i, n
 		}
 	}
-	add(&l.found.Providers[best])
+	return &l.found.Providers[best]
 }
 
 // entries returns the entries for files of one folder: a pattern if it matches only them.
@@ -138,14 +124,4 @@ func byFolder(files []string) [][]string {
 		slices.Sort(group)
 	}
 	return groups
-}
-
-// sharedFolders counts the folders that two paths have in common from the root on.
-func sharedFolders(a, b string) int {
-	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
-	n := 0
-	for n < len(as) && n < len(bs) && as[n] == bs[n] {
-		n++
-	}
-	return n
 }

@@ -17,7 +17,7 @@ func (s *selection) leaveOut() {
 	isShipped := func(file string) bool {
 		return slices.ContainsFunc(shipped, func(a asset) bool { return a.file == file && a.use == forReleases })
 	}
-	for _, file := range s.byDepth(s.scan.files) {
+	for _, file := range byDepth(s.scan.files) {
 		isCluster, isClass := s.kinds(file)
 		if !isCluster && !isClass || slices.ContainsFunc(s.chosen, func(a asset) bool { return a.file == file }) {
 			continue
@@ -35,7 +35,7 @@ func (s *selection) leaveOut() {
 		case isClass:
 			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, cmp.Or(s.className(file), "NAME"))
 		default:
-			s.doubt("%s has a Cluster: release it with 'path: %s' and 'as: %s' under templates", file, file, release.ClusterTemplateFile(s.freeFlavor(file)))
+			s.doubt("%s has a Cluster: release it with 'path: %s' and 'as: %s' under templates", file, file, release.ClusterTemplateFile(freeFlavor(file)))
 		}
 	}
 	for _, dir := range s.clusterKustomizations() {

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
-	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
 // withoutMeaning are names of folders that do not name a flavor.
@@ -47,28 +47,19 @@ func isIn(name string, folders ...string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(dir string) bool { return slices.Contains(folders, dir) })
 }
 
-// kinds reports whether a file has a Cluster and a ClusterClass of Cluster API.
+// kinds reports whether a file has a Cluster and a ClusterClass of Cluster API. A link out of the tree has none.
 func (l *look) kinds(file string) (isCluster, isClass bool) {
-	if known, ok := l.kindsOf[file]; ok {
-		return known[0], known[1]
-	}
-	if data, err := l.tree.ReadFile(file); err == nil { // not a link out of the tree, say, which a build would refuse
-		isCluster, isClass = templates.Kinds(data)
-	}
-	l.kindsOf[file] = [2]bool{isCluster, isClass}
-	return isCluster, isClass
+	data, _ := l.tree.ReadFile(file)
+	f := release.File{Data: data}
+	return f.HasKind("Cluster"), f.HasKind("ClusterClass")
 }
 
 // className returns the name of the ClusterClass in a file, or "" if it is not known.
 func (l *look) className(file string) string {
-	data, err := l.tree.ReadFile(file)
-	if err != nil {
-		return "" // a link out of the tree
-	}
-	for _, document := range bytes.Split(data, []byte("\n---")) {
-		_, isClass := templates.Kinds(document)
+	data, _ := l.tree.ReadFile(file) // a link out of the tree is empty here
+	for document := range bytes.SplitSeq(data, []byte("\n---")) {
 		name := classNameLine.FindSubmatch(document)
-		if isClass && name != nil && (release.Provider{Name: string(name[1]), Type: clusterctlv1.InfrastructureProviderType}).Validate() == nil {
+		if name != nil && (release.File{Data: document}).HasKind("ClusterClass") && (release.Provider{Name: string(name[1]), Type: clusterctlv1.InfrastructureProviderType}).Validate() == nil {
 			return string(name[1])
 		}
 	}
@@ -79,7 +70,7 @@ func (l *look) className(file string) string {
 var classNameLine = regexp.MustCompile(`(?m)^metadata:\s*(?:\{\s*|(?:\n  +.*)*?\n  +)name:\s*["']?([^"'\s,}]+)`)
 
 // freeFlavor returns a flavor for a file without a template's name.
-func (s *selection) freeFlavor(file string) string {
+func freeFlavor(file string) string {
 	flavor := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	for _, prefix := range []string{"cluster-template-", "cluster-class-", "cluster-", "template-"} {
 		flavor = strings.TrimPrefix(flavor, prefix)
@@ -88,13 +79,8 @@ func (s *selection) freeFlavor(file string) string {
 }
 
 // byDepth returns paths in order, those nearest to the root first.
-func (l *look) byDepth(paths []string) []string {
-	sorted := slices.Clone(paths)
-	slices.SortFunc(sorted, func(a, b string) int {
-		if n := strings.Count(a, "/") - strings.Count(b, "/"); n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
+func byDepth(paths []string) []string {
+	return slices.SortedFunc(slices.Values(paths), func(a, b string) int {
+		return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
 	})
-	return sorted
 }

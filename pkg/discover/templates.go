@@ -14,7 +14,7 @@ import (
 // addTemplates assigns the templates and classes of the tree to the infrastructure providers: those that the build
 // files release, or else those with matching names and folders.
 func (l *look) addTemplates() {
-	s := &selection{look: l, byName: map[string]asset{}}
+	s := &selection{look: l}
 	s.takeReleased()
 	if !s.decided {
 		s.takeFiles()
@@ -27,8 +27,6 @@ func (l *look) addTemplates() {
 // selection is the choice of templates and classes.
 type selection struct {
 	*look
-	// byName are the chosen assets by their names in the release, and chosen are the same in order.
-	byName map[string]asset
 	chosen []asset
 	// decided means that the build files determine which templates are released.
 	decided bool
@@ -39,14 +37,9 @@ func isAsset(name string) bool {
 	return release.IsClusterTemplate(name) || release.IsClusterClass(name)
 }
 
-// take chooses an asset, unless one with its name is chosen.
-func (s *selection) take(a asset) bool {
-	if other, taken := s.byName[a.name]; taken {
-		return other.source() == a.source()
-	}
-	s.byName[a.name] = a
-	s.chosen = append(s.chosen, a)
-	return true
+// named returns the index of the chosen asset with a name, or -1.
+func (s *selection) named(name string) int {
+	return slices.IndexFunc(s.chosen, func(a asset) bool { return a.name == name })
 }
 
 // takeReleased chooses the files that the build files release.
@@ -58,7 +51,7 @@ func (s *selection) takeReleased() {
 			}
 		}
 		s.decided = s.decided || a.use == forReleases
-		s.takeOrDoubt(a)
+		s.take(a)
 	}
 }
 
@@ -67,29 +60,29 @@ func (s *selection) takeReleased() {
 func (s *selection) takeFiles() {
 	named := map[string][]string{}
 	var names []string
-	for _, file := range s.byDepth(s.scan.files) {
+	for _, file := range byDepth(s.scan.files) {
 		name := path.Base(file)
-		isCluster, isClass := s.kinds(file)
-		if release.IsClusterTemplate(name) && (isCluster || isClass) || release.IsClusterClass(name) && isClass {
-			if !isSample(file) && !s.isKustomized(file) {
-				if named[name] == nil {
-					names = append(names, name)
-				}
-				named[name] = append(named[name], file)
+		if !isAsset(name) || isSample(file) || s.isKustomized(file) {
+			continue
+		}
+		if isCluster, isClass := s.kinds(file); isClass || isCluster && release.IsClusterTemplate(name) {
+			if named[name] == nil {
+				names = append(names, name)
 			}
+			named[name] = append(named[name], file)
 		}
 	}
 	for _, name := range names {
 		files := named[name]
 		for _, file := range files {
 			if !release.IsClusterTemplate(name) || !areSiblings(files) {
-				s.takeOrDoubt(asset{name: name, file: file})
+				s.take(asset{name: name, file: file})
 				continue
 			}
 			own, _ := release.Flavor(name)
 			flavor := strings.Trim(flavorOf(path.Dir(file))+"-"+own, "-")
 			if !isForDevelopment(flavor) {
-				s.takeOrDoubt(asset{name: release.ClusterTemplateFile(flavor), file: file})
+				s.take(asset{name: release.ClusterTemplateFile(flavor), file: file})
 			}
 		}
 	}
@@ -109,10 +102,12 @@ func (s *selection) isKustomized(file string) bool {
 	return len(names) > 1 && slices.Contains(names, file) && s.results[dir] != nil
 }
 
-// takeOrDoubt chooses an asset, or says why not.
-func (s *selection) takeOrDoubt(a asset) {
-	if !s.take(a) {
-		s.doubt("%s would be released as %s, which is %s", a.source(), a.name, s.byName[a.name].source())
+// take chooses an asset, or says that another one with its name is chosen.
+func (s *selection) take(a asset) {
+	if i := s.named(a.name); i < 0 {
+		s.chosen = append(s.chosen, a)
+	} else if other := s.chosen[i].source(); other != a.source() {
+		s.doubt("%s would be released as %s, which is %s", a.source(), a.name, other)
 	}
 }
 
@@ -122,10 +117,9 @@ func (s *selection) takeKustomizations() {
 	for _, dir := range s.clusterKustomizations() {
 		flavor := flavorOf(dir)
 		name := release.ClusterTemplateFile(flavor)
-		_, taken := s.byName[name]
 		isTemplate := strings.Contains(dir, "template") || strings.Contains(dir, "flavor")
 		switch {
-		case taken || isSample(dir) || isForDevelopment(flavor) || s.isChosen(dir):
+		case s.named(name) >= 0 || isSample(dir) || isForDevelopment(flavor) || s.isChosen(dir):
 		case !isTemplate:
 			s.doubt("%s gives a Cluster: release it with 'kustomize: %s' and 'as: %s' under templates", dir, dir, name)
 		default:
@@ -151,5 +145,5 @@ func (s *selection) clusterKustomizations() []string {
 			dirs = append(dirs, dir)
 		}
 	}
-	return s.byDepth(dirs)
+	return byDepth(dirs)
 }

@@ -62,11 +62,15 @@ func (f *Found) Summary() string {
 			fmt.Fprintf(&b, "    %s%s\n", p.Metadata, said(p.metadataBy))
 		}
 		for _, count := range []struct {
-			number int
-			what   string
-		}{{p.templates, "template"}, {p.classes, "ClusterClass"}} {
-			if count.number > 0 {
-				fmt.Fprintf(&b, "    %d %s%s\n", count.number, plural(count.what, count.number), said(p.templatesBy))
+			number    int
+			one, many string
+		}{{p.templates, "template", "templates"}, {p.classes, "ClusterClass", "ClusterClasses"}} {
+			switch count.number {
+			case 0:
+			case 1:
+				fmt.Fprintf(&b, "    1 %s%s\n", count.one, said(p.templatesBy))
+			default:
+				fmt.Fprintf(&b, "    %d %s%s\n", count.number, count.many, said(p.templatesBy))
 			}
 		}
 		for _, remark := range p.Remarks {
@@ -77,17 +81,6 @@ func (f *Found) Summary() string {
 		fmt.Fprintf(&b, "  to decide: %s\n", doubt)
 	}
 	return b.String()
-}
-
-// plural returns a word for a number of things.
-func plural(word string, number int) string {
-	switch {
-	case number == 1:
-		return word
-	case strings.HasSuffix(word, "s"):
-		return word + "es"
-	}
-	return word + "s"
 }
 
 // said returns the place in a build file, to follow it.

@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -105,18 +106,17 @@ func (r *Release) Role(name string) Role {
 	return RoleOther
 }
 
+var (
+	coreGroup = regexp.MustCompile(`(?m)^apiVersion: *["']?cluster\.x-k8s\.io/`)
+	kindLine  = regexp.MustCompile(`(?m)^kind: *["']?(\w+)["']?\s*$`)
+)
+
 // HasKind reports whether the file has an object of a kind of Cluster API's core group. It does not parse the file,
-// because files of other roles may have any content.
+// which may have any content, and isn't always YAML before its variables are replaced.
 func (f File) HasKind(kind string) bool {
-	inCore := false
-	for line := range strings.Lines(string(f.Data)) {
-		line = strings.TrimRight(line, " \r\n")
-		switch {
-		case strings.HasPrefix(line, "---"):
-			inCore = false
-		case strings.HasPrefix(line, "apiVersion:") && strings.Contains(line, " cluster.x-k8s.io/"):
-			inCore = true
-		case inCore && strings.HasPrefix(line, "kind:") && strings.TrimSpace(strings.TrimPrefix(line, "kind:")) == kind:
+	for document := range bytes.SplitSeq(f.Data, []byte("\n---")) {
+		match := kindLine.FindSubmatch(document)
+		if match != nil && string(match[1]) == kind && coreGroup.Match(document) {
 			return true
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
-	"strings"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -25,21 +23,6 @@ type Forgotten struct {
 	Field string
 	// Provider is the most likely infrastructure provider: the one whose kustomization has the most folders in common.
 	Provider release.Provider
-}
-
-var (
-	coreGroup        = regexp.MustCompile(`(?m)^apiVersion: *["']?cluster\.x-k8s\.io/`)
-	clusterKind      = regexp.MustCompile(`(?m)^kind: *["']?Cluster["']? *$`)
-	clusterClassKind = regexp.MustCompile(`(?m)^kind: *["']?ClusterClass["']? *$`)
-)
-
-// Kinds reports whether a file of a tree has a Cluster and a ClusterClass of Cluster API, even if it is not YAML before
-// its variables are replaced.
-func Kinds(data []byte) (isCluster, isClass bool) {
-	if !coreGroup.Match(data) {
-		return false, false
-	}
-	return clusterKind.Match(data), clusterClassKind.Match(data)
 }
 
 // partFolders are folders of parts of templates, and of samples.
@@ -73,9 +56,9 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 		if isBelow(name, kustomized) && !isAmongTemplates(name, kustomized, candidates) || isNamed(config, name) {
 			continue
 		}
-		data, err := t.ReadFile(name)
-		if isCluster, isClass := Kinds(data); err != nil || !isCluster && !isClass {
-			continue // a link out of the tree, which builds refuse, or another file with that name
+		data, _ := t.ReadFile(name) // a link out of the tree, which builds refuse, is empty here
+		if f := (release.File{Data: data}); !f.HasKind("Cluster") && !f.HasKind("ClusterClass") {
+			continue
 		}
 		if provider, ok := nearest(config, name); ok {
 			forgotten = append(forgotten, Forgotten{Path: name, Field: fieldOf(path.Base(name)), Provider: provider})
@@ -131,14 +114,7 @@ func isNamed(config *release.Config, name string) bool {
 func nearest(config *release.Config, name string) (release.Provider, bool) {
 	best, shared := release.Provider{}, -1
 	for _, p := range config.Providers {
-		n := 0
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if p.Kustomize == dir || strings.HasPrefix(p.Kustomize, dir+"/") {
-				n = strings.Count(dir, "/") + 1
-				break
-			}
-		}
-		if p.Type == clusterctlv1.InfrastructureProviderType && n > shared {
+		if n := tree.SharedFolders(name, p.Kustomize); p.Type == clusterctlv1.InfrastructureProviderType && n > shared {
 			best, shared = p.Provider(), n
 		}
 	}

@@ -64,6 +64,16 @@ func IsAside(folder string) bool {
 	return strings.HasPrefix(folder, ".") || slices.Contains(aside, folder)
 }
 
+// SharedFolders counts the folders that two paths have in common from the root on.
+func SharedFolders(a, b string) int {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	n := 0
+	for n < len(as) && n < len(bs) && as[n] == bs[n] {
+		n++
+	}
+	return n
+}
+
 // Display returns a path of the tree for messages: the way the user would type it.
 func (t *Tree) Display(rel string) string {
 	return filepath.Join(t.name, filepath.FromSlash(rel))
