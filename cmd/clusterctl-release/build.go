@@ -107,7 +107,7 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 		recordSource(cmd, t, checkout, result.Releases)
 	}
 	for _, note := range result.Notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", note.Provider, note.Message)
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", note)
 	}
 	previous, err := flags.gate.readPrevious(cmd, func() ([]*release.Release, error) {
 		if flags.gate.previous != "" {

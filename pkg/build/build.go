@@ -3,6 +3,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,15 +37,8 @@ type Options struct {
 type Result struct {
 	// Releases are in the order of the release file.
 	Releases []*release.Release
-	// Notes are hints for maintainers about the tree, by provider label.
-	Notes []Note
-}
-
-// Note is a change or an observation of a build that a maintainer should look at.
-type Note struct {
-	// Provider is the label of the provider that the note is about.
-	Provider string
-	Message  string
+	// Notes are hints for maintainers about the tree, each with the label of its provider.
+	Notes []string
 }
 
 // UsageError means that the options do not fit the release file.
@@ -75,15 +69,15 @@ func Build(ctx context.Context, t *tree.Tree, options Options) (*Result, error) 
 		if options.Progress != nil {
 			options.Progress("building " + label + " " + options.Version)
 		}
-		built, err := buildProvider(t, options, provider)
+		r, c, err := buildProvider(t, options, provider)
 		if err != nil {
 			return nil, err
 		}
-		result.Releases = append(result.Releases, built.release)
-		for _, note := range built.components.Notes {
-			result.Notes = append(result.Notes, Note{Provider: label, Message: note})
+		result.Releases = append(result.Releases, r)
+		for _, note := range c.Notes {
+			result.Notes = append(result.Notes, label+": "+note)
 		}
-		for _, image := range built.components.UsedImages {
+		for _, image := range c.UsedImages {
 			used[image] = true
 		}
 	}
@@ -123,37 +117,28 @@ func labels(providers []release.ProviderConfig) string {
 	return strings.Join(all, ", ")
 }
 
-// built is one provider's release with the objects of its components.
-type built struct {
-	release    *release.Release
-	components *components.Components
-}
-
-// buildProvider builds the release of one provider.
-func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfig) (*built, error) {
+// buildProvider builds the release of one provider, and returns it with its components.
+func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfig) (*release.Release, *components.Components, error) {
 	// Fast steps come first: a missing series is reported before the build.
 	metadataFile, err := readMetadata(t, options.Config.MetadataPath(provider), options.Version)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), withCommand(err, t, options, provider))
+		return nil, nil, fmt.Errorf("%s: %w", provider.Provider().Label(), withCommand(err, t, options, provider))
 	}
 	assets, err := templates.Collect(t, provider)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), err)
+		return nil, nil, fmt.Errorf("%s: %w", provider.Provider().Label(), err)
 	}
 	c, err := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	data, err := c.YAML()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := append(assets, metadataFile, release.File{Name: provider.Provider().ComponentsFile(), Data: data})
 	r, err := release.New(provider.Provider(), options.Version, files)
-	if err != nil {
-		return nil, err
-	}
-	return &built{release: r, components: c}, nil
+	return r, c, err
 }
 
 // readMetadata returns the tree's metadata.yaml unchanged. It fails if the version's series is missing.
@@ -180,28 +165,18 @@ func withCommand(err error, t *tree.Tree, options Options, provider release.Prov
 		return err
 	}
 	contract := ""
-	if c, buildErr := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images}); buildErr == nil {
-		contract = metadata.ContractOf(c.Objects) // without it, the next build reports the problem
-	}
-	path := options.Config.MetadataPath(provider)
-	command := func(contract string) string {
-		command := metadata.AddCommand(t.Display(path), options.Version, contract)
-		severalFiles := slices.ContainsFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return options.Config.MetadataPath(p) != path })
-		if severalFiles && !strings.Contains(command, " --file ") {
-			command += " --file " + path
-		}
-		return command
-	}
-	if noSeries == nil {
-		if contract == "" {
-			known := metadata.KnownContracts()
-			contract = known[len(known)-1]
-		}
-		return fmt.Errorf("%w: every release needs one: `%s` creates it", err, command(contract))
-	}
-	if contract == "" {
+	if noSeries != nil {
 		contract = noSeries.Likely
 	}
-	noSeries.Command = command(contract)
+	if c, buildErr := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images}); buildErr == nil {
+		contract = cmp.Or(metadata.ContractOf(c.Objects), contract) // without it, the next build reports the problem
+	}
+	path := options.Config.MetadataPath(provider)
+	severalFiles := slices.ContainsFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return options.Config.MetadataPath(p) != path })
+	command := metadata.AddCommand(t.Display(path), options.Version, contract, severalFiles)
+	if noSeries == nil {
+		return fmt.Errorf("%w: every release needs one: `%s` creates it", err, command)
+	}
+	noSeries.Command = command
 	return err
 }

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -39,7 +40,8 @@ func (l *look) addMetadata(ctx context.Context) {
 		}
 		files := l.metadataFiles(p)
 		if len(files) == 0 {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("No metadata.yaml was found: create it with `%s`.", l.beginMetadata(p, newestTag)))
+			command := metadata.AddCommand(release.MetadataFile, cmp.Or(newestTag, "v0.1.0"), p.contract, len(l.found.Providers) > 1)
+			p.Remarks = append(p.Remarks, fmt.Sprintf("No metadata.yaml was found: create it with `%s`.", command))
 			continue
 		}
 		best := files[0]
@@ -113,22 +115,4 @@ func (l *look) newestTag(ctx context.Context) string {
 		}
 	}
 	return newest
-}
-
-// beginMetadata returns the command that creates a provider's metadata.yaml.
-func (l *look) beginMetadata(p *Provider, newestTag string) string {
-	tag := newestTag
-	if tag == "" {
-		tag = "v0.1.0"
-	}
-	contract := p.contract
-	if contract == "" {
-		known := metadata.KnownContracts()
-		contract = known[len(known)-1]
-	}
-	command := metadata.AddCommand(release.MetadataFile, tag, contract)
-	if len(l.found.Providers) > 1 && !strings.Contains(command, "--file") {
-		command += " --file " + release.MetadataFile // the release file may name several
-	}
-	return command
 }

@@ -173,7 +173,7 @@ func (f *File) checkTags(tags []string) []Problem {
 		p := Problem{
 			ID: ProblemSeriesPresent, Severity: SeverityError, Line: f.listLine,
 			Message: fmt.Sprintf("series %s is missing, but %s %s", r.Series, r, isOrAre(r.versions)),
-			Fix:     "add it with the contract in the labels of its CRDs: " + f.addCommand(newestTag, f.likelyContract(r.Series)),
+			Fix:     "add it with the contract in the labels of its CRDs: " + AddCommand(f.Path, newestTag, f.likelyContract(r.Series), false),
 		}
 		switch {
 		case r.compare(oldest) > 0:
@@ -236,7 +236,7 @@ func (f *File) dropped(before Series) Problem {
 	p := Problem{
 		ID: ProblemSeriesDropped, Severity: SeverityWarning, Line: f.listLine,
 		Message: fmt.Sprintf("series %s with contract %s was listed before and is missing: its users can't upgrade", before, before.Contract),
-		Fix:     "add it again: " + f.addCommand(before.String()+".0", before.Contract),
+		Fix:     "add it again: " + AddCommand(f.Path, before.String()+".0", before.Contract, false),
 	}
 	if slices.Contains(supportedContracts, before.Contract) {
 		p.Severity = SeverityError

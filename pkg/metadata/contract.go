@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -98,15 +99,11 @@ func (e *NoSeriesError) Error() string {
 		e.Path, e.Version, strings.Join(listed, ", "), e.Command)
 }
 
-// addCommand returns the command line that adds the series of a version to the file.
-func (f *File) addCommand(version, contract string) string {
-	return AddCommand(f.Path, version, contract)
-}
-
-// AddCommand returns the command line that adds the series of a version to a file, or creates the file.
-func AddCommand(path, version, contract string) string {
-	command := fmt.Sprintf("clusterctl release metadata add --version %s --contract %s", version, contract)
-	if filepath.Clean(path) != release.MetadataFile {
+// AddCommand returns the command line that adds the series of a version to a file, or creates the file. Without a
+// contract, it has the newest. Several means that the release file names more than one metadata.yaml.
+func AddCommand(path, version, contract string, several bool) string {
+	command := fmt.Sprintf("clusterctl release metadata add --version %s --contract %s", version, cmp.Or(contract, newestContract))
+	if several || filepath.Clean(path) != release.MetadataFile {
 		command += " --file " + shellWord(path)
 	}
 	return command

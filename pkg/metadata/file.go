@@ -122,6 +122,6 @@ func (f *File) Contract(v string) (string, error) {
 		Version: v,
 		Listed:  f.Series(),
 		Likely:  likely,
-		Command: f.addCommand(v, likely),
+		Command: AddCommand(f.Path, v, likely, false),
 	}
 }
