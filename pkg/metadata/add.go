@@ -1,7 +1,7 @@
 package metadata
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +27,6 @@ func (e *StyleError) Error() string {
 		place(e.Path, e.Line), e.Series, e.Reason, e.Series.Major, e.Series.Minor, e.Series.Contract)
 }
 
-// Add returns the file with a series for the version. Only the new lines are new: all other bytes
 // Add returns the file with a series for the version. It only adds lines: all other bytes stay as they are, and the new
 // lines have the style of the neighbouring series.
 //
@@ -58,7 +57,7 @@ func (f *File) Add(version, contract string) (*File, error) {
 			return nil, &ContractChangedError{Path: f.Path, Series: s, Contract: contract}
 		}
 	}
-	if _, there := f.find(added); there {
+	if f.index(added) >= 0 {
 		return f, nil
 	}
 	return f.insert(added)
@@ -68,15 +67,15 @@ func (f *File) Add(version, contract string) (*File, error) {
 // in its place.
 func (f *File) insert(added Series) (*File, error) {
 	index := f.placeFor(added)
-	refused := &StyleError{Path: f.Path, Line: f.listLine, Series: added}
+	refused := func(reason string) error {
+		return &StyleError{Path: f.Path, Line: f.listLine, Series: added, Reason: reason}
+	}
 	if f.list == nil || len(f.list.Content) != len(f.series) {
-		refused.Reason = "its series differ from its lines"
-		return nil, refused
+		return nil, refused("its series differ from its lines")
 	}
 	text, err := yamledit.NewText(f.Data)
 	if err != nil {
-		refused.Reason = err.Error()
-		return nil, refused
+		return nil, refused(err.Error())
 	}
 	edit, err := text.Insert(f.list, index, []yamledit.Field{
 		{Key: fieldMajor, Value: strconv.Itoa(int(added.Major))},
@@ -84,48 +83,34 @@ func (f *File) insert(added Series) (*File, error) {
 		{Key: fieldContract, Value: added.Contract},
 	})
 	if err != nil {
-		refused.Reason = err.Error()
-		return nil, refused
+		return nil, refused(err.Error())
 	}
 	result, err := Parse(f.Path, text.Apply(edit))
 	if err != nil {
-		var parseError *ParseError
-		if !errors.As(err, &parseError) {
-			return nil, err
-		}
-		refused.Reason = "with the new lines it would no longer be a valid metadata.yaml"
-		return nil, refused
+		return nil, refused("with the new lines it would no longer be a valid metadata.yaml")
 	}
 	same := slices.EqualFunc(result.series, slices.Insert(f.Series(), index, added), func(a, b Series) bool {
 		return a.compare(b) == 0 && a.Contract == b.Contract
 	})
 	if !same {
-		refused.Reason = "the new lines would be read as part of other series"
-		return nil, refused
+		return nil, refused("the new lines would be read as part of other series")
 	}
 	return result, nil
 }
 
-// order is the order of the series in a file.
-type order int
-
+// The orders of the series in a file, as compare returns them for a series and the one before it.
 const (
-	unordered order = iota
-	newestFirst
-	oldestFirst
+	newestFirst = -1
+	oldestFirst = 1
 )
 
-// order returns the order of most series. A single misplaced series doesn't change it.
-func (f *File) order() order {
+// order returns the order of most series, or 0 without one. A single misplaced series doesn't change it.
+func (f *File) order() int {
 	up, down := f.steps()
-	switch {
-	case up == 0 && down == 0, down > up:
+	if up == 0 && down == 0 {
 		return newestFirst
-	case up > down:
-		return oldestFirst
-	default:
-		return unordered
 	}
+	return cmp.Compare(up, down)
 }
 
 // steps counts the series that a newer and that an older one follows.
@@ -150,7 +135,6 @@ func (f *File) placeFor(added Series) int {
 				return i
 			}
 		}
-		return len(f.series)
 	case oldestFirst:
 		for i, s := range slices.Backward(f.series) {
 			if s.compare(added) < 0 {
@@ -158,7 +142,6 @@ func (f *File) placeFor(added Series) int {
 			}
 		}
 		return 0
-	default:
-		return len(f.series)
 	}
+	return len(f.series)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -21,18 +22,7 @@ import (
 // Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getProviderContract and
 // getUpgradeInfo.
 func (f *File) Check(own Series, tags []string) []Problem {
-	return slices.Concat(f.warnings, f.checkKind(), f.checkContracts(own), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
-}
-
-func (f *File) checkKind() []Problem {
-	if f.typed.Kind != "" {
-		return nil
-	}
-	return []Problem{{
-		ID: ProblemKind, Severity: SeverityWarning, Line: f.kindLine,
-		Message: "kind is missing: clusterctl v1.11.0 refuses the file, later versions accept it",
-		Fix:     "add `kind: " + metadataKind + "`",
-	}}
+	return slices.Concat(f.warnings, f.checkContracts(own), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
 }
 
 // checkContracts returns the problems of contracts. An older series may have a contract that clusterctl supported in
@@ -91,12 +81,12 @@ func (f *File) checkOrder() []Problem {
 	if up == 0 || down == 0 {
 		return nil
 	}
-	against, direction := -1, "newest first"
+	against, direction := newestFirst, "newest first"
 	if f.order() == oldestFirst {
-		against, direction = 1, "oldest first"
+		against, direction = oldestFirst, "oldest first"
 	}
 	for i := 1; i < len(f.series); i++ {
-		if c := f.series[i].compare(f.series[i-1]); c != 0 && c != against {
+		if c := f.series[i].compare(f.series[i-1]); c == -against {
 			return []Problem{{
 				ID: ProblemSeriesOrder, Severity: SeverityWarning, Line: f.series[i].Line,
 				Message: fmt.Sprintf("series %s follows %s, so the list is sorted neither newest first nor oldest first, and a missing series is hard to see", f.series[i], f.series[i-1]),
@@ -130,33 +120,24 @@ func (r released) String() string {
 
 // releasedSeries returns the series that tags belong to, oldest first.
 func releasedSeries(tags []string) []released {
-	var all []released
+	var versions []*version.Version
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(tags))) {
-		v, err := release.ParseVersion(name)
-		if err != nil {
-			continue
+		if v, err := release.ParseVersion(name); err == nil {
+			versions = append(versions, v)
 		}
+	}
+	sort.SliceStable(versions, func(i, j int) bool { return versions[i].LessThan(versions[j]) })
+	var all []released
+	for _, v := range versions {
 		s, ok := seriesOf(v)
 		if !ok {
 			continue
 		}
-		i, exists := slices.BinarySearchFunc(all, s, func(r released, s Series) int { return r.compare(s) })
-		if !exists {
-			all = slices.Insert(all, i, released{Series: s})
+		if len(all) == 0 || all[len(all)-1].compare(s) != 0 {
+			all = append(all, released{Series: s})
 		}
-		all[i].versions = append(all[i].versions, v)
-	}
-	for _, r := range all {
-		slices.SortStableFunc(r.versions, func(a, b *version.Version) int {
-			switch {
-			case a.LessThan(b):
-				return -1
-			case b.LessThan(a):
-				return 1
-			default:
-				return 0
-			}
-		})
+		last := &all[len(all)-1]
+		last.versions = append(last.versions, v)
 	}
 	return all
 }

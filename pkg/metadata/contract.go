@@ -123,21 +123,14 @@ func shellWord(text string) string {
 // likelyContract returns the most likely contract of a missing series: that of the next older series, or of the oldest
 // without one. Add accepts it.
 func (f *File) likelyContract(s Series) string {
-	var below *Series
-	oldest := f.series[0]
+	likely := slices.MinFunc(f.series, Series.compare)
 	for _, listed := range f.series {
-		if listed.compare(oldest) < 0 {
-			oldest = listed
-		}
-		if listed.compare(s) < 0 && (below == nil || listed.compare(*below) > 0) {
-			below = &listed
+		if listed.compare(s) < 0 && listed.compare(likely) > 0 {
+			likely = listed
 		}
 	}
-	if below == nil {
-		below = &oldest
-	}
-	if checkContract(below.Contract, s.compare(f.Newest()) > 0) != nil {
+	if checkContract(likely.Contract, s.compare(f.Newest()) > 0) != nil {
 		return newestContract
 	}
-	return below.Contract
+	return likely.Contract
 }

@@ -8,7 +8,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/version"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -20,12 +19,9 @@ type File struct {
 	// Data is the text, byte for byte.
 	Data []byte
 
-	typed  *clusterctlv1.Metadata
 	series []Series
 	// list is the sequence below releaseSeries, for the places of its entries in Data.
-	list *yaml.Node
-	// kindLine is the line of kind or, where kind is missing, of apiVersion.
-	kindLine int
+	list     *yaml.Node
 	listLine int
 	// warnings are about content that clusterctl accepts but does not read as intended.
 	warnings []Problem
@@ -63,11 +59,6 @@ func seriesOf(v *version.Version) (Series, bool) {
 // Series returns the release series in the file's order. There is at least one.
 func (f *File) Series() []Series {
 	return slices.Clone(f.series)
-}
-
-// Metadata returns the file as clusterctl decodes it.
-func (f *File) Metadata() *clusterctlv1.Metadata {
-	return f.typed.DeepCopy()
 }
 
 // SeriesFor returns the series of a version by clusterctl's rule: the first in the file with the same major and minor

@@ -40,7 +40,7 @@ const metadataKind = "Metadata"
 //
 // Source: clusterctl provider contract, "Metadata YAML", "Validation Rules".
 func Parse(path string, data []byte) (*File, error) {
-	p := &parser{file: &File{Path: path, Data: slices.Clone(data), kindLine: 1, listLine: 1}}
+	p := &parser{file: &File{Path: path, Data: slices.Clone(data), listLine: 1}, kindLine: 1}
 	if root := p.document(data); root != nil {
 		p.root(root)
 	}
@@ -59,6 +59,8 @@ func Parse(path string, data []byte) (*File, error) {
 type parser struct {
 	file     *File
 	problems []Problem
+	// kindLine is the line of kind or, where kind is missing, of apiVersion.
+	kindLine int
 	// metadataLine is the line of the field metadata, or 0 if it is missing.
 	metadataLine int
 }
@@ -189,7 +191,7 @@ func (p *parser) apiVersion(fields map[string]field, line int) {
 		p.refuse(ProblemAPIVersion, line, "add `apiVersion: "+want+"`", "apiVersion is missing, and clusterctl refuses the file without it")
 		return
 	}
-	p.file.kindLine = given.line
+	p.kindLine = given.line
 	if value, ok := given.scalar(); !ok || value.Value != want {
 		p.refuse(ProblemAPIVersion, given.line, "write `apiVersion: "+want+"`; the contract goes into the series", "apiVersion is %s, which clusterctl refuses", describe(value))
 	}
@@ -200,7 +202,7 @@ func (p *parser) kind(fields map[string]field) {
 	if !ok {
 		return
 	}
-	p.file.kindLine = given.line
+	p.kindLine = given.line
 	value, ok := given.scalar()
 	// clusterctl treats an empty kind as a missing one.
 	if (ok && (value.Value == metadataKind || value.Value == "")) || value.ShortTag() == "!!null" {
@@ -287,7 +289,7 @@ func (p *parser) decode(data []byte) bool {
 		return false
 	}
 	read := p.file.series
-	p.file.typed, p.file.series = typed, make([]Series, 0, len(typed.ReleaseSeries))
+	p.file.series = make([]Series, 0, len(typed.ReleaseSeries))
 	for i, s := range typed.ReleaseSeries {
 		line := p.file.listLine
 		if len(read) == len(typed.ReleaseSeries) {
@@ -301,6 +303,9 @@ func (p *parser) decode(data []byte) bool {
 	}
 	if len(p.problems) == 0 && !slices.Equal(read, p.file.series) {
 		p.warn(p.file.listLine, "write each series in plain YAML, without anchors and tags", "clusterctl reads other release series here than a newer YAML decoder does")
+	}
+	if typed.Kind == "" {
+		p.refuse(ProblemKind, p.kindLine, "add `kind: "+metadataKind+"`", "kind is missing: clusterctl v1.11.0 refuses the file, later versions accept it")
 	}
 	return true
 }
