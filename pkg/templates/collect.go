@@ -136,6 +136,6 @@ func VariableError(data []byte) (line int, err error) {
 		return 0, nil
 	}
 	text, _, _ := bytes.Cut(data, []byte{0}) // the processor reads no further
-	_, readable, _ := own.cut(text)
+	_, readable, _ := own.split(text)
 	return 1 + bytes.Count(text[:readable], []byte("\n")), err
 }

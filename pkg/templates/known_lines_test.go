@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
@@ -34,15 +36,18 @@ func TestKnownLines(t *testing.T) {
 
 // TestKnownLinesAreBounded checks the limits of the cache: the number of lines, and the length of a line.
 func TestKnownLinesAreBounded(t *testing.T) {
-	lines := lineVariables{lines: map[string]map[string]*string{}}
+	var text strings.Builder
 	for i := range 2 * maxKnownLines {
-		lines.add([]byte{'$', byte(i), byte(i >> 8)}, nil)
+		fmt.Fprintf(&text, "$%d\n", i)
 	}
-	lines.add(make([]byte, maxKnownLine+1), nil)
-	if n := len(lines.lines); n == 0 || n > maxKnownLines {
-		t.Errorf("the cache has %d lines, want 1 to %d", n, maxKnownLines)
+	long := "$" + strings.Repeat("x", maxKnownLine)
+	if _, err := NewProcessor().GetVariables([]byte(text.String() + long)); err != nil {
+		t.Fatal(err)
 	}
-	if _, ok := lines.find(make([]byte, maxKnownLine+1)); ok {
+	if n := known.Len(); n != maxKnownLines {
+		t.Errorf("the cache has %d lines, want %d", n, maxKnownLines)
+	}
+	if _, ok := known.Get(long); ok {
 		t.Error("the cache has a line that is too long")
 	}
 }

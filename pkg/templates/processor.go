@@ -6,8 +6,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"sync"
 
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
@@ -26,35 +26,8 @@ const (
 	maxKnownLine = 1 << 10
 )
 
-// lineVariables are the variables, with their defaults, of lines that end outside of a variable. Several releases may
-// be read at once.
-type lineVariables struct {
-	mu    sync.Mutex
-	lines map[string]map[string]*string
-}
-
-var known = lineVariables{lines: map[string]map[string]*string{}}
-
-// find returns the variables of a line, or false if they are not known.
-func (v *lineVariables) find(line []byte) (map[string]*string, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	variables, ok := v.lines[string(line)]
-	return variables, ok
-}
-
-// add stores the variables of a line.
-func (v *lineVariables) add(line []byte, variables map[string]*string) {
-	if len(line) > maxKnownLine {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.lines) >= maxKnownLines {
-		clear(v.lines)
-	}
-	v.lines[string(line)] = variables
-}
+// known are the variables of lines that end outside of a variable, as a map[string]*string.
+var known = lru.New(maxKnownLines)
 
 // NewProcessor returns a processor with the behaviour of clusterctl's own, but much faster for files with few
 // variables. Its error is ErrTooManyVariables for a text that clusterctl's own could not process in reasonable time.
@@ -110,20 +83,22 @@ func (p processor) GetVariables(raw []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(variables))
-	names = slices.AppendSeq(names, maps.Keys(variables))
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(variables)), nil
 }
 
 // GetVariableMap returns the variables of a file with their defaults, nil if they have none. The first use of a
 // variable sets its default.
 func (p processor) GetVariableMap(raw []byte) (map[string]*string, error) {
-	variables := map[string]*string{}
-	parts, ok := p.split(raw)
+	parts, _, ok := p.split(raw)
 	if !ok {
 		return p.Processor.GetVariableMap(raw)
 	}
+	return variablesIn(parts), nil
+}
+
+// variablesIn returns the variables of parts of a file with their defaults.
+func variablesIn(parts []part) map[string]*string {
+	variables := map[string]*string{}
 	for _, part := range parts {
 		for name, fallback := range part.variables {
 			if _, known := variables[name]; !known {
@@ -131,13 +106,18 @@ func (p processor) GetVariableMap(raw []byte) (map[string]*string, error) {
 			}
 		}
 	}
-	return variables, nil
+	return variables
 }
 
-// Process returns a file with its variables replaced. Errors are those of clusterctl's processor for
-// the whole file.
+// Process returns a file with its variables replaced. Errors are those of clusterctl's processor for the whole file.
 func (p processor) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	if parts, ok := p.split(raw); ok && !p.lacks(parts, get) {
+	parts, _, ok := p.split(raw)
+	for name, fallback := range variablesIn(parts) {
+		if _, err := get(name); err != nil && fallback == nil {
+			ok = false // a value is missing
+		}
+	}
+	if ok {
 		if result, err := p.replace(parts, get, false); err == nil {
 			return result, nil
 		}
@@ -148,7 +128,7 @@ func (p processor) Process(raw []byte, get func(string) (string, error)) ([]byte
 // processLines does what Process does and keeps the number of lines: a variable over several lines is followed by empty
 // lines.
 func (p processor) processLines(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	parts, ok := p.split(raw)
+	parts, _, ok := p.split(raw)
 	if !ok {
 		return p.Process(raw, get)
 	}
@@ -159,7 +139,7 @@ func (p processor) processLines(raw []byte, get func(string) (string, error)) ([
 func (p processor) replace(parts []part, get func(string) (string, error), keepLines bool) ([]byte, error) {
 	var result []byte
 	for _, part := range parts {
-		if part.plain {
+		if part.variables == nil {
 			result = append(result, part.text...)
 			continue
 		}
@@ -179,29 +159,10 @@ func (p processor) replace(parts []part, get func(string) (string, error), keepL
 	return result, nil
 }
 
-// lacks reports whether a variable has no value. Its first use determines whether it needs one.
-func (p processor) lacks(parts []part, get func(string) (string, error)) bool {
-	seen := map[string]bool{}
-	for _, part := range parts {
-		for name, fallback := range part.variables {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			if _, err := get(name); err != nil && fallback == nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // part is a group of lines of a file.
 type part struct {
 	text []byte
-	// plain means that it contains no dollar, and stays as it is.
-	plain bool
-	// variables are those of the lines, with their defaults.
+	// variables are those of the lines, with their defaults; nil for lines without a dollar, which stay as they are.
 	variables map[string]*string
 }
 
@@ -209,24 +170,18 @@ type part struct {
 const longestVariable = 64
 
 // split splits a file into parts that clusterctl's processor reads alone as it reads them in the file: at ends of lines
-// outside of a variable. It returns false for a file that can't be split.
-func (p processor) split(raw []byte) ([]part, bool) {
-	if bytes.IndexByte(raw, 0) >= 0 {
-		return nil, false // the processor treats it as the end of the file
+// outside of a variable. For a file that can't be split, it returns false and how much of it the processor can read.
+func (p processor) split(raw []byte) (parts []part, readable int, ok bool) {
+	if end := bytes.IndexByte(raw, 0); end >= 0 {
+		return nil, end, false // the processor treats it as the end of the file
 	}
-	parts, _, ok := p.cut(raw)
-	return parts, ok
-}
-
-// cut does what split does, and returns how much of an unsplittable file the processor can read.
-func (p processor) cut(raw []byte) (parts []part, readable int, ok bool) {
 	for rest := raw; len(rest) > 0; {
 		dollar := bytes.IndexByte(rest, '$')
 		if dollar < 0 {
-			return append(parts, part{text: rest, plain: true}), len(raw), true
+			return append(parts, part{text: rest}), len(raw), true
 		}
 		if start := bytes.LastIndexByte(rest[:dollar], '\n') + 1; start > 0 {
-			parts = append(parts, part{text: rest[:start], plain: true})
+			parts = append(parts, part{text: rest[:start]})
 			rest = rest[start:]
 		}
 		next, good, ok := p.closed(rest)
@@ -253,17 +208,18 @@ func (p processor) closed(text []byte) (lines part, readable int, ok bool) {
 			line = len(text) - length
 		}
 		length += line
-		if n == 0 {
-			if variables, ok := known.find(text[:length]); ok {
-				return part{text: text[:length], variables: variables}, length, true
+		isLine := n == 0 && length <= maxKnownLine
+		if isLine {
+			if variables, ok := known.Get(string(text[:length])); ok {
+				return part{text: text[:length], variables: variables.(map[string]*string)}, length, true
 			}
 		}
 		variables, err := p.Processor.GetVariableMap(text[:length])
 		if err == nil {
 			readable = length
 			if length == len(text) || !mayGoOn.Match(text[:length]) {
-				if n == 0 {
-					known.add(text[:length], variables)
+				if isLine {
+					known.Add(string(text[:length]), variables)
 				}
 				return part{text: text[:length], variables: variables}, readable, true
 			}

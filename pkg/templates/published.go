@@ -53,20 +53,19 @@ const (
 // Publish reads a template with a word in place of each variable. If the result isn't YAML, it uses the defaults of the
 // variables that no word can replace, or removes them. The error is that of a file that isn't YAML then either.
 func Publish(f release.File) (*Published, error) {
-	p := newProcessor()
-	variables, err := variablesOf(f, p)
+	variables, err := Variables(f)
 	if err != nil {
 		return nil, err
 	}
-	return publish(f, variables, p)
+	return publish(f, variables)
 }
 
-func publish(f release.File, variables []Variable, processor processor) (*Published, error) {
+func publish(f release.File, variables []Variable) (*Published, error) {
 	if bytes.IndexByte(f.Data, 0) >= 0 {
 		_, err := manifest.Parse(f.Name, f.Data) // the processor treats a NUL as the end of the file
 		return nil, err
 	}
-	m := newMarkers(f, variables, processor)
+	m := newMarkers(f, variables)
 	var err error
 	all := slices.Sorted(maps.Keys(m.defaults))
 	p := &Published{scalars: map[*manifest.Document][]manifest.Scalar{}}
@@ -108,8 +107,7 @@ func publish(f release.File, variables []Variable, processor processor) (*Publis
 
 // markers are the words that replace variables.
 type markers struct {
-	file      release.File
-	processor processor
+	file release.File
 	// word is the prefix of all markers, which does not occur in the file.
 	word     string
 	names    []string
@@ -118,8 +116,8 @@ type markers struct {
 	tries    int
 }
 
-func newMarkers(f release.File, variables []Variable, p processor) *markers {
-	m := &markers{file: f, processor: p, word: "zzvariable", defaults: map[string]*string{}}
+func newMarkers(f release.File, variables []Variable) *markers {
+	m := &markers{file: f, word: "zzvariable", defaults: map[string]*string{}}
 	for bytes.Contains(f.Data, []byte(m.word)) {
 		m.word += "z"
 	}
@@ -141,7 +139,7 @@ func (m *markers) parse(marked []string) ([]*manifest.Document, error) {
 			values[name] = ""
 		}
 	}
-	data, err := m.processor.processLines(m.file.Data, func(name string) (string, error) {
+	data, err := newProcessor().processLines(m.file.Data, func(name string) (string, error) {
 		if value, ok := values[name]; ok {
 			return value, nil
 		}

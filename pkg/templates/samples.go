@@ -45,8 +45,7 @@ type Samples struct {
 // of the fields with the variables, if possible. A variable that stands for lines of YAML is empty. The error is that
 // of variables which clusterctl can't read.
 func Sample(f release.File, known *Known, given map[string]string) (*Samples, error) {
-	p := newProcessor()
-	variables, err := variablesOf(f, p)
+	variables, err := Variables(f)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 		}
 	}
 	maps.Copy(s.Values, given)
-	if s.Published, err = publish(f, variables, p); err != nil {
+	if s.Published, err = publish(f, variables); err != nil {
 		s.Published = nil
 		return s, nil //nolint:nilerr // clusterctl says what it thinks of the file when it renders it
 	}

@@ -24,11 +24,7 @@ type Variable struct {
 // Variables returns the variables of a file by name, as clusterctl's own processor reads them. The
 // error is the processor's.
 func Variables(f release.File) ([]Variable, error) {
-	return variablesOf(f, newProcessor())
-}
-
-func variablesOf(f release.File, p processor) ([]Variable, error) {
-	defaults, err := p.GetVariableMap(f.Data)
+	defaults, err := NewProcessor().GetVariableMap(f.Data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the variables of %s: %w", f.Name, err)
 	}
