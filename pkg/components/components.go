@@ -4,7 +4,7 @@ package components
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,8 +28,6 @@ type Options struct {
 type Components struct {
 	// Objects are in the order of the file.
 	Objects []unstructured.Unstructured
-	// Namespace is the namespace of all namespaced objects.
-	Namespace string
 	// UsedImages are the keys of Options.Images for which the components have an image.
 	UsedImages []string
 	// Notes are hints for maintainers about changed objects.
@@ -86,7 +84,7 @@ func (c *Components) sort() {
 		}
 		return 2
 	}
-	sort.SliceStable(c.Objects, func(i, j int) bool { return rank(c.Objects[i]) < rank(c.Objects[j]) })
+	slices.SortStableFunc(c.Objects, func(a, b unstructured.Unstructured) int { return rank(a) - rank(b) })
 }
 
 // requireManager reports an error if no Deployment has the container that clusterctl looks for.
@@ -106,15 +104,15 @@ func (c *Components) requireManager() error {
 			}
 		}
 	}
-	switch {
-	case len(inDeployments) > 0:
-		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; rename the one that runs the controllers",
-			manifest.ManagerContainer, strings.Join(append(inDeployments, others...), ", "))
-	case len(others) > 0:
-		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; clusterctl expects the controllers in a Deployment",
-			manifest.ManagerContainer, strings.Join(others, ", "))
+	all := append(inDeployments, others...)
+	if len(all) == 0 {
+		return fmt.Errorf("the kustomization has no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", manifest.ManagerContainer)
 	}
-	return fmt.Errorf("the kustomization has no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", manifest.ManagerContainer)
+	fix := "rename the one that runs the controllers"
+	if len(inDeployments) == 0 {
+		fix = "clusterctl expects the controllers in a Deployment"
+	}
+	return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; %s", manifest.ManagerContainer, strings.Join(all, ", "), fix)
 }
 
 // isNamespace reports whether an object is a Namespace.

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,20 +49,15 @@ func (c *Components) setImages(options Options) error {
 				used[name] = true
 				image = target
 				ctr.Fields["image"] = image
-			} else {
-				c.noteUnsetImage(describe(o), ctr.Name(), image)
+			} else if ctr.Name() == manifest.ManagerContainer {
+				c.note("%s: image %s keeps the tag of the tree: list it under images in %s to set the release's version as its tag", describe(o), image, release.ConfigFile)
 			}
 			if err := requireCanonical(image); err != nil {
 				return &ImageError{Object: describe(o), Container: ctr.Name(), Image: image, Err: err}
 			}
 		}
 	}
-	for name := range options.Images {
-		if used[name] {
-			c.UsedImages = append(c.UsedImages, name)
-		}
-	}
-	slices.Sort(c.UsedImages)
+	c.UsedImages = slices.DeleteFunc(slices.Sorted(maps.Keys(options.Images)), func(name string) bool { return !used[name] })
 	slices.Sort(present)
 	for _, image := range options.Provider.Images {
 		if !used[image.Name] {
@@ -76,18 +72,11 @@ func (c *Components) setImages(options Options) error {
 func imageEntries(options Options) (map[string]string, error) {
 	entries := map[string]string{}
 	for _, image := range options.Provider.Images {
-		name := image.NewName
-		if name == "" {
-			name = image.Name
+		suffix := ":" + cmp.Or(image.NewTag, tagFor(options.Version))
+		if image.Digest != "" {
+			suffix = "@" + image.Digest
 		}
-		switch {
-		case image.Digest != "":
-			entries[image.Name] = name + "@" + image.Digest
-		case image.NewTag != "":
-			entries[image.Name] = name + ":" + image.NewTag
-		default:
-			entries[image.Name] = name + ":" + tagFor(options.Version)
-		}
+		entries[image.Name] = cmp.Or(image.NewName, image.Name) + suffix
 	}
 	for _, name := range slices.Sorted(maps.Keys(options.Images)) {
 		ref := options.Images[name]
@@ -106,14 +95,6 @@ func imageEntries(options Options) (map[string]string, error) {
 // tagFor returns the image tag of a version: a tag can't contain the '+' of build metadata.
 func tagFor(version string) string {
 	return strings.ReplaceAll(version, "+", "_")
-}
-
-// noteUnsetImage notes a manager whose image the release file does not list: it keeps the tag of the tree, usually that
-// of a branch.
-func (c *Components) noteUnsetImage(object, containerName, image string) {
-	if containerName == manifest.ManagerContainer {
-		c.note("%s: image %s keeps the tag of the tree: list it under images in %s to set the release's version as its tag", object, image, release.ConfigFile)
-	}
 }
 
 // requireCanonical reports an image that clusterctl would refuse. It uses clusterctl's own parser, after clusterctl's

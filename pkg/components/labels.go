@@ -76,6 +76,11 @@ func (s selector) labels() labels.Set {
 	return textMap(manifest.Map(s.parent, s.field))
 }
 
+// set replaces the labels that the selector requires.
+func (s selector) set(required labels.Set) error {
+	return unstructured.SetNestedStringMap(s.parent, required, s.field)
+}
+
 // cleanSelector removes the provider label from one selector. The selector still selects the same pods: if the label
 // alone distinguished them from others, the pods' other labels replace it.
 func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, before, after []pods) error {
@@ -87,8 +92,7 @@ func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, befo
 	cleaned := maps.Clone(old)
 	delete(cleaned, clusterv1.ProviderNameLabel)
 	if len(cleaned) > 0 && slices.Equal(selected(cleaned, o.GetNamespace(), after), wanted) {
-		s.parent[s.field] = anyMap(cleaned)
-		return nil
+		return s.set(cleaned)
 	}
 	if len(wanted) == 0 {
 		return fmt.Errorf("%s: %s requires %s, which no pod of the components has: remove the label from it",
@@ -99,8 +103,7 @@ func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, befo
 		return fmt.Errorf("%s: %s distinguishes its pods only by %s, but a release's selectors must not use that label: add another label to the pod template, e.g. control-plane: %s",
 			describe(o), s.where, clusterv1.ProviderNameLabel, o.GetName())
 	}
-	s.parent[s.field] = anyMap(shared)
-	return nil
+	return s.set(shared)
 }
 
 // selected returns the indices of the pods that a selector in a namespace matches.
@@ -114,14 +117,10 @@ func selected(selector labels.Set, namespace string, all []pods) []int {
 	return indices
 }
 
-// sharedLabels returns the labels that all of some pods have.
+// sharedLabels returns the labels that all of some pods have. There is at least one pod.
 func sharedLabels(which []int, all []pods) labels.Set {
-	var shared labels.Set
-	for n, i := range which {
-		if n == 0 {
-			shared = maps.Clone(all[i].labels)
-			continue
-		}
+	shared := maps.Clone(all[which[0]].labels)
+	for _, i := range which {
 		maps.DeleteFunc(shared, func(k, v string) bool { return all[i].labels[k] != v || !all[i].labels.Has(k) })
 	}
 	return shared
@@ -198,13 +197,4 @@ func textMap(m map[string]any) labels.Set {
 		}
 	}
 	return set
-}
-
-// anyMap is the inverse of textMap.
-func anyMap(set labels.Set) map[string]any {
-	m := make(map[string]any, len(set))
-	for k, v := range set {
-		m[k] = v
-	}
-	return m
 }

@@ -34,11 +34,9 @@ func (c *Components) setNamespace(wanted string) error {
 	if err != nil {
 		return err
 	}
-	c.Namespace = target
 	moves := newMoves(c.Objects, target)
 	hasNamespace := false
-	for i := range c.Objects {
-		o := c.Objects[i]
+	for _, o := range c.Objects {
 		if isNamespace(o) {
 			hasNamespace = true
 			moves.from[o.GetName()] = true

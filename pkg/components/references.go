@@ -53,13 +53,9 @@ func key(kind, namespace, name string) string {
 	return kind + "/" + namespace + "/" + name
 }
 
-// moved returns the new namespace of an object of the components, or false if the object is another one or did not
-// move.
-func (m *moves) moved(kind, namespace, name string) (string, bool) {
-	if namespace == m.target || !m.ours[key(kind, namespace, name)] {
-		return "", false
-	}
-	return m.target, true
+// moved reports whether an object is one of the components that moved to the target namespace.
+func (m *moves) moved(kind, namespace, name string) bool {
+	return namespace != m.target && m.ours[key(kind, namespace, name)]
 }
 
 // follow updates an object's references to moved objects.
@@ -88,8 +84,8 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 		name, namespace := manifest.Text(subject, "name"), manifest.Text(subject, "namespace")
 		switch subject["kind"] {
 		case "ServiceAccount":
-			if target, ok := m.moved("ServiceAccount", namespace, name); ok {
-				subject["namespace"] = target
+			if m.moved("ServiceAccount", namespace, name) {
+				subject["namespace"] = m.target
 			}
 		case "Group":
 			// The group of all service accounts of a namespace has this name.
@@ -98,12 +94,9 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 			}
 		case "User":
 			old, ok := strings.CutPrefix(name, "system:serviceaccount:")
-			if !ok {
-				continue
-			}
 			namespace, account, _ := strings.Cut(old, ":")
-			if target, ok := m.moved("ServiceAccount", namespace, account); ok {
-				subject["name"] = "system:serviceaccount:" + target + ":" + account
+			if ok && m.moved("ServiceAccount", namespace, account) {
+				subject["name"] = "system:serviceaccount:" + m.target + ":" + account
 			}
 		}
 	}
@@ -112,8 +105,8 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 // followService updates a reference to a Service of the components.
 func (m *moves) followService(service map[string]any) {
 	name, namespace := manifest.Text(service, "name"), manifest.Text(service, "namespace")
-	if target, ok := m.moved("Service", namespace, name); ok {
-		service["namespace"] = target
+	if m.moved("Service", namespace, name) {
+		service["namespace"] = m.target
 	}
 }
 
@@ -122,12 +115,8 @@ func (m *moves) followAnnotations(o unstructured.Unstructured) {
 	annotations := manifest.Map(o.Object, "metadata", "annotations")
 	for annotation, kind := range map[string]string{injectCAFrom: "Certificate", injectCAFromSecret: "Secret"} {
 		value, _ := annotations[annotation].(string)
-		namespace, name, ok := strings.Cut(value, "/")
-		if !ok {
-			continue
-		}
-		if target, ok := m.moved(kind, namespace, name); ok {
-			annotations[annotation] = target + "/" + name
+		if namespace, name, ok := strings.Cut(value, "/"); ok && m.moved(kind, namespace, name) {
+			annotations[annotation] = m.target + "/" + name
 		}
 	}
 }
