@@ -16,7 +16,6 @@ var (
 // connection and never answers blocks a build forever. kustomize accepts no client: it creates one with Go's default
 // transport for each request (sigs.k8s.io/kustomize/api/internal/loader, FileLoader, httpClientGetContent). So
 // boundFetches replaces that transport while kustomizeState is locked. kustomize has its own limit for git.
-// fetches by git has a limit of kustomize's own.
 func boundFetches() (restore func()) {
 	original, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 
@@ -85,10 +85,11 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	var resources resmap.ResMap
 	t.countDeprecations(func() { resources, err = krusty.MakeKustomizer(options).Run(disk, dir) })
 	if err != nil {
-		missing := t.missingHint(dir)
+		parts := t.partsOf(dir)
+		missing := t.missingHint(parts.missing)
 		return nil, &KustomizeError{
 			Folder: t.Display(rel), Missing: missing, Err: err, refused: disk.refused,
-			Hint: strings.TrimSpace(missing + "\n" + t.remoteHint(dir)),
+			Hint: strings.TrimSpace(missing + "\n" + remoteHint(parts.remote)),
 		}
 	}
 	return resources, nil
@@ -96,16 +97,15 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 
 // remoteHint names the bases of a kustomization that are not in the tree: without a network, they are the most likely
 // reason for a failed build.
-func (t *Tree) remoteHint(dir string) string {
-	parts := t.partsOf(dir)
-	if len(parts.remote) == 0 {
+func remoteHint(remote map[string]string) string {
+	if len(remote) == 0 {
 		return ""
 	}
-	lines := make([]string, 0, len(parts.remote))
-	for base, file := range parts.remote {
+	lines := make([]string, 0, len(remote))
+	for base, file := range remote {
 		lines = append(lines, fmt.Sprintf("  %s (in %s)", base, file))
 	}
-	sort.Strings(lines)
+	slices.Sort(lines)
 	return "The kustomization has bases that are not in the tree. They need a network, and may change: put copies of them into the tree.\n" + strings.Join(lines, "\n")
 }
 
@@ -151,16 +151,12 @@ func (d *guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, err
 
 // check refuses a path outside of the tree and of this build's clones, with or without resolving its links. The path is
 // absolute, or relative to the working folder.
-func (d *guardedDisk) check(name string) error {
-	err := d.checkBounds(name)
-	if err != nil && d.refused == nil {
-		d.refused = err
-	}
-	return err
-}
-
-// checkBounds does what check does, without a record.
-func (d *guardedDisk) checkBounds(name string) error {
+func (d *guardedDisk) check(name string) (err error) {
+	defer func() {
+		if d.refused == nil {
+			d.refused = err
+		}
+	}()
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)

@@ -20,18 +20,19 @@ type parts struct {
 	remote map[string]string
 	// missing are files.
 	missing map[string]string
-	seen    map[string]bool
+	// seen are the folders of the kustomization and its bases.
+	seen map[string]bool
 }
 
 // partsOf returns the parts of the kustomization in a folder.
-func (t *Tree) partsOf(dir string) *parts {
-	p := &parts{remote: map[string]string{}, missing: map[string]string{}, seen: map[string]bool{}}
+func (t *Tree) partsOf(dir string) parts {
+	p := parts{remote: map[string]string{}, missing: map[string]string{}, seen: map[string]bool{}}
 	t.addParts(p, dir)
 	return p
 }
 
 // addParts adds the parts of a kustomization and of its bases.
-func (t *Tree) addParts(p *parts, dir string) {
+func (t *Tree) addParts(p parts, dir string) {
 	if p.seen[dir] {
 		return
 	}
@@ -89,8 +90,7 @@ func (t *Tree) Remote(rel string) []string {
 }
 
 // missingHint names the first missing file of a kustomization, and the target of make that may create it.
-func (t *Tree) missingHint(dir string) string {
-	missing := t.partsOf(dir).missing
+func (t *Tree) missingHint(missing map[string]string) string {
 	if len(missing) == 0 {
 		return ""
 	}
