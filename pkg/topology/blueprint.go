@@ -16,16 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
-// blueprints reads the templates of a class.
-type blueprints struct {
-	kinds   *schemas.Kinds
-	objects []unstructured.Unstructured
-	space   string
-}
-
 // newBlueprint reads the templates of a class as its controller does.
 func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects []unstructured.Unstructured) (*scope.ClusterBlueprint, error) {
-	b := blueprints{kinds: kinds, objects: objects, space: class.Namespace}
 	blueprint := &scope.ClusterBlueprint{
 		ClusterClass: class,
 		ControlPlane: &scope.ControlPlaneBlueprint{HealthCheck: class.Spec.ControlPlane.HealthCheck},
@@ -35,7 +27,7 @@ func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects [
 	var err error
 	read := func(template **unstructured.Unstructured, ref clusterv1.ClusterClassTemplateReference) {
 		if err == nil {
-			*template, err = b.template(ref)
+			*template, err = templateOf(kinds, objects, class.Namespace, ref)
 		}
 	}
 	read(&blueprint.InfrastructureClusterTemplate, class.Spec.Infrastructure.TemplateRef)
@@ -58,10 +50,10 @@ func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects [
 	return blueprint, err
 }
 
-// template returns the object of a reference in the form of an API server.
-func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstructured.Unstructured, error) {
+// templateOf returns the object of a reference in the form of an API server.
+func templateOf(kinds *schemas.Kinds, objects []unstructured.Unstructured, namespace string, r clusterv1.ClusterClassTemplateReference) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
-	object := find(b.objects, gvk.GroupKind(), r.Name)
+	object := find(objects, gvk.GroupKind(), r.Name)
 	if object == nil {
 		return nil, fmt.Errorf("the %s %s of the ClusterClass is missing", r.Kind, r.Name)
 	}
@@ -69,11 +61,8 @@ func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstru
 		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, but it is %s: %w", r.Kind, r.Name, r.APIVersion, object.GetAPIVersion(), ErrVersion)
 	}
 	template := object.DeepCopy()
-	template.SetNamespace(b.space)
-	if err := b.kinds.Default(template); err != nil {
-		return nil, err
-	}
-	return template, nil
+	template.SetNamespace(namespace)
+	return template, kinds.Default(template)
 }
 
 // offline is a client that knows the labels of CRDs, the only objects that a new cluster needs.
