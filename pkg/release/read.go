@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
@@ -159,10 +158,7 @@ func readRepository(dir, abs string) ([]*Release, error) {
 	}
 	var releases []*Release
 	for _, entry := range entries {
-		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
-			continue
-		}
-		if !isLabel(entry.Name()) {
+		if !entry.IsDir() || !isLabel(entry.Name()) {
 			continue
 		}
 		r, err := readProvider(filepath.Join(abs, entry.Name()))
