@@ -82,7 +82,8 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	}
 	switch {
 	case flags.list:
-		return listChecks(cmd.OutOrStdout())
+		listChecks(cmd.OutOrStdout())
+		return nil
 	case flags.explain != "":
 		check, err := catalog.All().Find(flags.explain)
 		if err != nil {
@@ -95,7 +96,7 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 		fmt.Fprint(cmd.OutOrStdout(), page)
 		return nil
 	case len(args) == 0 && !flags.world.asked():
-		return &usageError{err: errors.New("name a release to check"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
+		return withHelp(cmd, errors.New("name a release to check"))
 	}
 	failOn, err := checks.ParseSeverity(flags.failOn)
 	if err != nil {
@@ -142,20 +143,15 @@ func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Repo
 }
 
 // listChecks prints a line for each check.
-func listChecks(w io.Writer) error {
+func listChecks(w io.Writer) {
 	group := checks.Group("")
 	for _, c := range catalog.All() {
 		if c.Group != group {
 			group = c.Group
-			if _, err := fmt.Fprintf(w, "%s\n", group); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, "%s\n", group)
 		}
-		if _, err := fmt.Fprintf(w, "  %-7s  %s: %s\n", c.Severity, c.ID, c.Title); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "  %-7s  %s: %s\n", c.Severity, c.ID, c.Title)
 	}
-	return nil
 }
 
 // readSubjects reads the releases to check, with the folders of their files and the context of the checks.

@@ -73,11 +73,7 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 		return err
 	}
 	progress := newProgress(cmd.ErrOrStderr())
-	fetching := progress.show
-	if !isTerminal(cmd.ErrOrStderr()) {
-		fetching = func(doing string) { fmt.Fprintln(cmd.ErrOrStderr(), doing) } // it may take long
-	}
-	found, err := discover.Look(cmd.Context(), t, discover.Watch{Building: progress.show, Fetching: fetching})
+	found, err := discover.Look(cmd.Context(), t, discover.Watch{Building: progress.show, Fetching: progress.report})
 	progress.close()
 	noteDeprecations(cmd, t)
 	if err != nil {

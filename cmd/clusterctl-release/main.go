@@ -120,18 +120,9 @@ Exit status: 0 success, 1 findings, 2 wrong usage, 3 failure.`,
 }
 
 // usageError is an error of the command line.
-type usageError struct {
-	err  error
-	help string
-}
+type usageError struct{ err error }
 
-func (e *usageError) Error() string {
-	if e.help == "" {
-		return e.err.Error()
-	}
-	return e.err.Error() + "\n" + e.help
-}
-
+func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 // isUsageError reports whether an error comes from the command line.
@@ -149,23 +140,23 @@ func (*findingsError) Error() string { return "there are findings" }
 
 // markUsageErrors makes wrong flags and arguments of every command end with the status for wrong usage.
 func markUsageErrors(cmd *cobra.Command) {
-	wrap := func(c *cobra.Command, err error) error {
-		if err == nil {
-			return nil
-		}
-		return &usageError{err: err, help: fmt.Sprintf("Run '%s --help' for how to use it.", c.CommandPath())}
-	}
-	cmd.SetFlagErrorFunc(wrap)
+	cmd.SetFlagErrorFunc(withHelp)
 	if args := cmd.Args; args != nil {
-		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, suggest(c, given, args(c, given))) }
+		cmd.Args = func(c *cobra.Command, given []string) error { return withHelp(c, suggest(c, given, args(c, given))) }
 	}
-	if pre := cmd.PreRunE; pre == nil {
-		// This runs before cobra's own check, whose error looks like any other failure.
-		cmd.PreRunE = func(c *cobra.Command, _ []string) error { return wrap(c, c.ValidateRequiredFlags()) }
-	}
+	// This runs before cobra's own check, whose error looks like any other failure.
+	cmd.PreRunE = func(c *cobra.Command, _ []string) error { return withHelp(c, c.ValidateRequiredFlags()) }
 	for _, child := range cmd.Commands() {
 		markUsageErrors(child)
 	}
+}
+
+// withHelp returns an error of the command line that says how to get help, or nil for nil.
+func withHelp(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err: fmt.Errorf("%w\n%s", err, "Run '"+cmd.CommandPath()+" --help' for how to use it.")}
 }
 
 // suggest adds similar command names to the error for an unknown command.

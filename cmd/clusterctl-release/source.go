@@ -56,7 +56,7 @@ func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool)
 		world, err := move.Live(ctx, config, namespace, whole)
 		return world, namespace, err
 	case len(args) == 0:
-		return nil, "", &usageError{err: errors.New("name a dump or a release, or use --live"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
+		return nil, "", withHelp(cmd, errors.New("name a dump or a release, or use --live"))
 	case flags.kubeconfig != "" || flags.context != "":
 		return nil, "", &usageError{err: errors.New("--kubeconfig and --context are for --live")}
 	}

@@ -106,17 +106,16 @@ func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Kn
 		return err
 	}
 	var said []string
-	if set := sampleSet(configOf(config, c.release), c.file.Name); set != nil {
-		var names []string
-		for _, name := range slices.Sorted(maps.Keys(set.Values)) {
-			if _, given := c.values[name]; !given {
-				c.values[name] = set.Values[name]
-				names = append(names, name)
-			}
+	set := sampleSet(configOf(config, c.release), c.file.Name)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(set.Values)) {
+		if _, given := c.values[name]; !given {
+			c.values[name] = set.Values[name]
+			names = append(names, name)
 		}
-		if len(names) > 0 {
-			said = append(said, fmt.Sprintf("the sampleValues %q of %s for %s", set.Name, release.ConfigFile, strings.Join(names, ", ")))
-		}
+	}
+	if len(names) > 0 {
+		said = append(said, fmt.Sprintf("the sampleValues %q of %s for %s", set.Name, release.ConfigFile, strings.Join(names, ", ")))
 	}
 	samples, err := templates.SampleFlavor(c.file, known, c.values)
 	if err != nil {
@@ -152,17 +151,16 @@ func (c *templateChoice) fillWithSamples(cmd *cobra.Command, known *templates.Kn
 	return nil
 }
 
-// sampleSet returns the first set of values in the release file for a file, or nil.
-func sampleSet(p *release.ProviderConfig, file string) *release.SampleValues {
-	if p == nil {
-		return nil
-	}
-	for i, set := range p.SampleValues {
-		if len(set.Files) == 0 || slices.Contains(set.Files, file) {
-			return &p.SampleValues[i]
+// sampleSet returns the first set of values in the release file for a file, or an empty one.
+func sampleSet(p *release.ProviderConfig, file string) release.SampleValues {
+	if p != nil {
+		for _, set := range p.SampleValues {
+			if len(set.Files) == 0 || slices.Contains(set.Files, file) {
+				return set
+			}
 		}
 	}
-	return nil
+	return release.SampleValues{}
 }
 
 // fillFromEnvironment sets the variables without a value to those that clusterctl would find.
