@@ -1,6 +1,8 @@
 package release
 
 import (
+	"cmp"
+
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
@@ -129,11 +131,5 @@ func (p ProviderConfig) Provider() Provider {
 
 // MetadataPath returns the path of the provider's metadata.yaml, relative to the release file's folder.
 func (c *Config) MetadataPath(p ProviderConfig) string {
-	switch {
-	case p.Metadata != "":
-		return p.Metadata
-	case c.Metadata != "":
-		return c.Metadata
-	}
-	return MetadataFile
+	return cmp.Or(p.Metadata, c.Metadata, MetadataFile)
 }
