@@ -75,9 +75,7 @@ func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]metav1.StatusC
 		return nil, fmt.Errorf("opening the feature gate of ClusterClasses: %w", err)
 	}
 	class = class.DeepCopy()
-	if class.Namespace == "" {
-		class.Namespace = "default" // clusterctl sets the user's namespace
-	}
+	class.Namespace = cmp.Or(class.Namespace, "default") // clusterctl sets the user's namespace
 	_, err := (&admission.ClusterClass{}).ValidateCreate(ctx, class)
 	return problemsOf(class, err)
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,9 +96,7 @@ func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Un
 			continue
 		}
 		managed = true
-		if cluster.Namespace == "" {
-			cluster.Namespace = "default"
-		}
+		cluster.Namespace = cmp.Or(cluster.Namespace, "default")
 		expanded, err := expandCluster(ctx, kinds, cluster, objects)
 		if err != nil {
 			return nil, fmt.Errorf("the Cluster %s: %w", cluster.Name, err)

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -85,9 +84,6 @@ func usersOf(class, next *clusterv1.ClusterClass) []clusterv1.Cluster {
 // clustersOnly is a cluster that contains only Clusters.
 type clustersOnly struct{ clusters []clusterv1.Cluster }
 
-// errOther is the error for objects other than Clusters.
-var errOther = errors.New("only Clusters can be listed here")
-
 // Get implements client.Reader.
 func (clustersOnly) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -97,7 +93,7 @@ func (clustersOnly) Get(_ context.Context, key client.ObjectKey, _ client.Object
 func (c clustersOnly) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	clusters, ok := list.(*clusterv1.ClusterList)
 	if !ok {
-		return fmt.Errorf("listing %T: %w", list, errOther)
+		return fmt.Errorf("listing %T: only Clusters can be listed here", list)
 	}
 	clusters.Items = c.clusters
 	return nil
