@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -18,8 +17,7 @@ func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 	if len(u.Path) < 2 || u.Path[0] != "spec" || u.Path[1] != "topology" || i < 2 {
 		return nil
 	}
-	gvk := u.document.Object.GroupVersionKind()
-	if list := u.Path[i-2]; gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" || list != "variables" && list != "overrides" {
+	if list := u.Path[i-2]; !isKind(u.document, "Cluster") || list != "variables" && list != "overrides" {
 		return nil
 	}
 	class := known.class(s.className(u.document))
@@ -30,11 +28,10 @@ func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 	variables, _, _ := unstructured.NestedSlice(class.Object.Object, "spec", "variables")
 	for _, v := range variables {
 		if fields, _ := v.(map[string]any); fields != nil && fields["name"] == name {
-			field := schemas.FieldOf(manifest.At(fields, "schema", "openAPIV3Schema"))
-			if field == nil {
-				return nil
+			if field := schemas.FieldOf(manifest.At(fields, "schema", "openAPIV3Schema")); field != nil {
+				return field.At(u.Path[i+1:])
 			}
-			return field.At(u.Path[i+1:])
+			return nil
 		}
 	}
 	return nil
@@ -86,7 +83,7 @@ func (k *Known) class(name string) *manifest.Document {
 		if err != nil {
 			continue
 		}
-		if i := slices.IndexFunc(published.Documents, isClassDocument); i >= 0 {
+		if i := slices.IndexFunc(published.Documents, func(d *manifest.Document) bool { return isKind(d, "ClusterClass") }); i >= 0 {
 			k.classes[name] = published.Documents[i]
 			break
 		}

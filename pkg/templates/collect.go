@@ -4,6 +4,7 @@ package templates
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,11 +84,7 @@ func collect(t *tree.Tree, asset release.AssetConfig) ([]sourced, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := path.Base(p)
-		if asset.As != "" {
-			name = asset.As
-		}
-		files = append(files, sourced{release.File{Name: name, Data: data}, p})
+		files = append(files, sourced{release.File{Name: cmp.Or(asset.As, path.Base(p)), Data: data}, p})
 	}
 	return files, nil
 }

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -39,12 +40,8 @@ func Render(ctx context.Context, r *release.Release, flavor string, values map[s
 	if err != nil {
 		return nil, fmt.Errorf("preparing clusterctl's client: %w", err)
 	}
-	namespace := values[NamespaceVariable]
-	if namespace == "" {
-		namespace = "default"
-	}
 	options := client.GetClusterTemplateOptions{
-		TargetNamespace:   namespace,
+		TargetNamespace:   cmp.Or(values[NamespaceVariable], "default"),
 		ClusterName:       values[ClusterNameVariable],
 		KubernetesVersion: values[KubernetesVersionVariable],
 		YamlProcessor:     NewProcessor(),

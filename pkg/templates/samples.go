@@ -150,7 +150,7 @@ func (s *Samples) look(known *Known, file string, u *use) {
 				u.only = append(u.only, name)
 			}
 		}
-	case isObjectName(u.Path) && isClassDocument(d):
+	case isObjectName(u.Path) && isKind(d, "ClusterClass"):
 		if name, err := release.ClusterClassName(file); err == nil {
 			u.only = []string{name}
 		}
@@ -274,17 +274,13 @@ func isObjectName(path []any) bool {
 	return len(path) == 2 && path[0] == "metadata" && path[1] == "name"
 }
 
-// isClassDocument reports whether a document is a ClusterClass.
-func isClassDocument(d *manifest.Document) bool {
-	gvk := d.Object.GroupVersionKind()
-	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "ClusterClass"
+// isKind reports whether a document has a kind of Cluster API's core group.
+func isKind(d *manifest.Document, kind string) bool {
+	return d.Object.GroupVersionKind().GroupKind() == clusterv1.GroupVersion.WithKind(kind).GroupKind()
 }
 
 // isClassName reports whether a field of a Cluster names its class.
 func isClassName(d *manifest.Document, path []any) bool {
-	gvk := d.Object.GroupVersionKind()
-	if gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {
-		return false
-	}
-	return slices.Equal(path, []any{"spec", "topology", "class"}) || slices.Equal(path, []any{"spec", "topology", "classRef", "name"})
+	isPath := slices.Equal(path, []any{"spec", "topology", "class"}) || slices.Equal(path, []any{"spec", "topology", "classRef", "name"})
+	return isPath && isKind(d, "Cluster")
 }

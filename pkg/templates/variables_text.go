@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -44,13 +45,9 @@ func writeJSON(files []fileVariables, w io.Writer) error {
 }
 
 func writeText(files []fileVariables, w io.Writer) error {
-	var b strings.Builder
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range files {
-		fmt.Fprintf(&b, "%s\n", f.name)
-		width := 0
-		for _, v := range f.variables {
-			width = max(width, len(v.Name))
-		}
+		fmt.Fprintln(columns, f.name)
 		for _, v := range f.variables {
 			value, described := "required", ""
 			if v.Default != nil {
@@ -59,11 +56,10 @@ func writeText(files []fileVariables, w io.Writer) error {
 			if !v.Described {
 				described = ", not described"
 			}
-			fmt.Fprintf(&b, "  %-*s  %s%s, %s\n", width, v.Name, value, described, lines(v.Lines))
+			fmt.Fprintf(columns, "  %s\t%s%s, %s\n", v.Name, value, described, lines(v.Lines))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return columns.Flush()
 }
 
 // lines names lines of a file.
