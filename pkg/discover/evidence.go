@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -120,10 +121,7 @@ func (e *evidence) resolve(index int) []asset {
 	s := e.steps[index]
 	var assets []asset
 	add := func(source string, values map[string]string, a asset) {
-		a.name, a.use = s.nameOf(source, values), s.use
-		if a.place == "" {
-			a.place = s.place
-		}
+		a.name, a.use, a.place = s.nameOf(source, values), s.use, cmp.Or(a.place, s.place)
 		if a.name != "" {
 			assets = append(assets, a)
 		}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -47,14 +48,8 @@ func hostOf(base string) string {
 	if err != nil || parsed.Hostname() == "" {
 		return ""
 	}
-	port := parsed.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "ssh": "22", "git": "9418"}[parsed.Scheme]
-	}
-	if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(parsed.Hostname(), port)
+	ports := map[string]string{"http": "80", "ssh": "22", "git": "9418"}
+	return net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), ports[parsed.Scheme], "443"))
 }
 
 // dial connects to a base's host, or to its proxy.

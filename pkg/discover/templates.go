@@ -137,11 +137,9 @@ func (s *selection) isChosen(dir string) bool {
 func (s *selection) clusterKustomizations() []string {
 	var dirs []string
 	for dir, objects := range s.results {
-		isCluster := slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool {
-			gvk := o.GroupVersionKind()
-			return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster"
-		})
-		if isCluster {
+		if slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool {
+			return o.GroupVersionKind().GroupKind() == clusterv1.GroupVersion.WithKind("Cluster").GroupKind()
+		}) {
 			dirs = append(dirs, dir)
 		}
 	}
