@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"os"
@@ -91,13 +92,9 @@ func (p *Plan) Left(config *release.Config) []string {
 	var images []string
 	for _, provider := range config.Providers {
 		for _, image := range provider.Images {
-			if image.Digest != "" || image.NewTag != "" {
-				continue
+			if image.Digest == "" && image.NewTag == "" {
+				images = append(images, cmp.Or(image.NewName, image.Name))
 			}
-			if image.NewName != "" {
-				image.Name = image.NewName
-			}
-			images = append(images, image.Name)
 		}
 	}
 	slices.Sort(images)
