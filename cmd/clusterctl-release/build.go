@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -225,13 +226,10 @@ func parseImages(pairs []string) (map[string]string, error) {
 
 // printRelease lists a release's files.
 func printRelease(cmd *cobra.Command, did, dir string, r *release.Release) {
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s %s in %s\n", did, r, dir)
-	width := 0
+	columns := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(columns, "%s %s in %s\n", did, r, dir)
 	for _, f := range r.Files {
-		width = max(width, len(f.Name))
+		fmt.Fprintf(columns, "  %s\t%9d bytes\n", f.Name, len(f.Data))
 	}
-	for _, f := range r.Files {
-		fmt.Fprintf(out, "  %-*s  %9d bytes\n", width, f.Name, len(f.Data))
-	}
+	_ = columns.Flush() // the output remembers its error
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,9 +51,7 @@ func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool)
 		if err != nil {
 			return nil, "", err
 		}
-		if flags.namespace != "" {
-			namespace = flags.namespace
-		}
+		namespace = cmp.Or(flags.namespace, namespace)
 		world, err := move.Live(ctx, config, namespace, whole)
 		return world, namespace, err
 	case len(args) == 0:
