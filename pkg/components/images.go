@@ -15,22 +15,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ImageError means that an image can't be released as it is.
-type ImageError struct {
-	// Object and Container locate the image.
-	Object, Container string
-	Image             string
-	Err               error
-}
-
-func (e *ImageError) Error() string {
-	name := ImageName(e.Image)
-	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s, under images in %s, or with --image %s=REFERENCE",
-		e.Object, e.Container, e.Image, e.Err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
-}
-
-func (e *ImageError) Unwrap() error { return e.Err }
-
 // setImages sets the names and tags of the release in the images of all containers.
 func (c *Components) setImages(options Options) error {
 	entries, err := imageEntries(options)
@@ -53,7 +37,9 @@ func (c *Components) setImages(options Options) error {
 				c.note("%s: image %s keeps the tag of the tree: list it under images in %s to set the release's version as its tag", describe(o), image, release.ConfigFile)
 			}
 			if err := requireCanonical(image); err != nil {
-				return &ImageError{Object: describe(o), Container: ctr.Name(), Image: image, Err: err}
+				name := ImageName(image)
+				return fmt.Errorf("%s, container %s: image %q: %w: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s, under images in %s, or with --image %s=REFERENCE",
+					describe(o), ctr.Name(), image, err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
 			}
 		}
 	}
