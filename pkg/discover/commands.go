@@ -88,8 +88,10 @@ type word struct {
 func (s scope) words(text string) []word {
 	var words []word
 	var current strings.Builder
-	quoted := byte(0)
-	flush := func(wasQuoted bool) {
+	quoted, hadQuotes := byte(0), false
+	flush := func() {
+		wasQuoted := hadQuotes
+		hadQuotes = false
 		if current.Len() == 0 {
 			return
 		}
@@ -104,7 +106,6 @@ func (s scope) words(text string) []word {
 			words = append(words, word{raw: raw, text: field})
 		}
 	}
-	hadQuotes := false
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {
@@ -120,8 +121,7 @@ func (s scope) words(text string) []word {
 		case c == '"' || c == '\'':
 			quoted, hadQuotes = c, true
 		case c == ' ' || c == '\t':
-			flush(hadQuotes)
-			hadQuotes = false
+			flush()
 		case c == '#' && current.Len() == 0:
 			return words
 		case strings.IndexByte("|&;<>(){}", c) >= 0 && (strings.IndexByte("{}", c) < 0 || current.Len() == 0):
@@ -130,8 +130,7 @@ func (s scope) words(text string) []word {
 				words = append(words, word{text: "2>", operator: true})
 				continue
 			}
-			flush(hadQuotes)
-			hadQuotes = false
+			flush()
 			if n := len(words); n > 0 && words[n-1].operator && words[n-1].text == string(c) {
 				words[n-1].text += string(c)
 				continue
@@ -141,7 +140,7 @@ func (s scope) words(text string) []word {
 			current.WriteByte(c)
 		}
 	}
-	flush(hadQuotes)
+	flush()
 	return words
 }
 

@@ -2,7 +2,6 @@ package discover
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path"
 	"regexp"
@@ -324,11 +323,5 @@ func placed(assets []asset) string {
 			places = append(places, a.place)
 		}
 	}
-	switch len(places) {
-	case 0:
-		return ""
-	case 1:
-		return places[0]
-	}
-	return fmt.Sprintf("%s and %d more", places[0], len(places)-1)
+	return listed(places, 1)
 }

@@ -115,15 +115,6 @@ func (l *look) candidates() []string {
 	return dirs
 }
 
-// releasedFrom returns the components YAML that the build files create from a kustomization.
-func (l *look) releasedFrom(dir string) (asset, bool) {
-	i := slices.IndexFunc(l.components, func(a asset) bool { return a.kustomize == dir })
-	if i < 0 {
-		return asset{}, false
-	}
-	return l.components[i], true
-}
-
 // try builds a kustomization and keeps the result.
 func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	for _, p := range l.found.Providers {
@@ -135,7 +126,12 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	if !l.fetch(ctx, dir, watch) {
 		return
 	}
-	released, isReleased := l.releasedFrom(dir)
+	var released asset // the components YAML that the build files create from the kustomization
+	at := slices.IndexFunc(l.components, func(a asset) bool { return a.kustomize == dir })
+	isReleased := at >= 0
+	if isReleased {
+		released = l.components[at]
+	}
 	objects, err := l.build(dir)
 	if err != nil {
 		if isReleased || l.scan.isRoot(dir) {

@@ -18,7 +18,7 @@ func (s *selection) assignAll() {
 		for _, a := range s.chosen {
 			sources = append(sources, a.source())
 		}
-		s.doubt("skipped, because the tree has no infrastructure provider to release templates with: %s", listed(sources))
+		s.doubt("skipped, because the tree has no infrastructure provider to release templates with: %s", listed(sources, maxListed))
 		return
 	}
 	s.assignFolders()

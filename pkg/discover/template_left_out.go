@@ -48,10 +48,10 @@ func (s *selection) leaveOut() {
 		why = "the build files release others (" + placed(s.chosen) + ")"
 	}
 	if len(left) > 0 {
-		s.doubt("skipped, because %s: %s", why, listed(left))
+		s.doubt("skipped, because %s: %s", why, listed(left, maxListed))
 	}
 	if len(samples) > 0 {
-		s.doubt("skipped, because they are in folders of samples: %s", listed(samples))
+		s.doubt("skipped, because they are in folders of samples: %s", listed(samples, maxListed))
 	}
 }
 
@@ -65,12 +65,12 @@ func (s *selection) isInKustomization(file string) bool {
 // maxListed is the number of paths that a message lists.
 const maxListed = 12
 
-// listed returns paths for a message.
-func listed(paths []string) string {
-	if len(paths) <= maxListed {
+// listed returns the first paths, and the number of the others, for a message.
+func listed(paths []string, most int) string {
+	if len(paths) <= most {
 		return strings.Join(paths, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
+	return fmt.Sprintf("%s and %d more", strings.Join(paths[:most], ", "), len(paths)-most)
 }
 
 // isPart reports whether a file is in a folder of parts of kustomizations, or in one of isSample.
