@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/mirror"
 )
 
@@ -130,7 +131,8 @@ func isUsageError(err error) bool {
 	var usage *usageError
 	var options *build.UsageError
 	var name *mirror.NameError
-	return errors.As(err, &usage) || errors.As(err, &options) || errors.As(err, &name)
+	var contract *metadata.ContractError
+	return errors.As(err, &usage) || errors.As(err, &options) || errors.As(err, &name) || errors.As(err, &contract)
 }
 
 // findingsError means that a command succeeded and reported findings.

@@ -79,13 +79,7 @@ func newMetadataAddCommand() *cobra.Command {
 A missing file is created. Adding an existing series does nothing.`,
 		Example: `  clusterctl release metadata add --version v0.2.0 --contract v1beta2`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runMetadataAdd(cmd, file, version, contract)
-			if refused := new(metadata.ContractError); errors.As(err, &refused) {
-				return &usageError{err: err}
-			}
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runMetadataAdd(cmd, file, version, contract) },
 	}
 	addMetadataFileFlag(cmd, &file)
 	cmd.Flags().StringVar(&version, "version", "", "version whose series to add, e.g. v0.2.0 (required)")
@@ -108,32 +102,29 @@ func runMetadataAdd(cmd *cobra.Command, file, version, contract string) error {
 	}
 	path := paths[0]
 	f, err := readMetadata(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = metadata.New(path, version, contract)
-		if err != nil {
-			return err
-		}
-		if err := publish.WriteFile(path, f.Data); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "created %s with the series of %s, contract %s\n", path, version, contract)
-		return nil
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	var added *metadata.File
+	switch {
+	case isMissing:
+		added, err = metadata.New(path, version, contract)
+	case err == nil:
+		added, err = f.Add(version, contract)
 	}
 	if err != nil {
 		return err
 	}
-	added, err := f.Add(version, contract)
-	if err != nil {
-		return err
-	}
-	if slices.Equal(added.Data, f.Data) {
+	if added == f {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s already has the series of %s\n", path, version)
 		return nil
 	}
 	if err := publish.WriteFile(path, added.Data); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "added the series of %s, contract %s, to %s\n", version, contract, path)
+	if isMissing {
+		fmt.Fprintf(cmd.OutOrStdout(), "created %s with the series of %s, contract %s\n", path, version, contract)
+	} else {
+		fmt.Fprintf(cmd.OutOrStdout(), "added the series of %s, contract %s, to %s\n", version, contract, path)
+	}
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -36,9 +35,9 @@ from GITHUB_TOKEN. A run that was interrupted is completed by the same command.`
   clusterctl init --config mirror/clusterctl.yaml --infrastructure libvirt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := mirrored(cmd, func(ctx context.Context, tell func(string)) (*mirror.Manifest, error) {
-				return mirror.Fetch(ctx, to, providers, clusterctlConfig, tell)
-			})
+			progress := newProgress(cmd.ErrOrStderr())
+			m, err := mirror.Fetch(cmd.Context(), to, providers, clusterctlConfig, progress.report)
+			progress.close()
 			if err != nil {
 				return err
 			}
@@ -70,12 +69,12 @@ docker login and podman login.`,
 		Example: `  clusterctl release mirror push mirror --registry registry.example.com/capi`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := mirrored(cmd, func(ctx context.Context, tell func(string)) (*mirror.Manifest, error) {
-				if _, err := mirror.Push(ctx, args[0], registry, tell); err != nil {
-					return nil, err
-				}
-				return mirror.Verify(ctx, args[0], tell)
-			})
+			progress := newProgress(cmd.ErrOrStderr())
+			m, err := mirror.Push(cmd.Context(), args[0], registry, progress.report)
+			if err == nil {
+				m, err = mirror.Verify(cmd.Context(), args[0], progress.report)
+			}
+			progress.close()
 			if err != nil {
 				return err
 			}
@@ -98,9 +97,9 @@ Each must have the digest of its source. It ends with status 1 if it finds a def
 		Example: `  clusterctl release mirror verify mirror`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := mirrored(cmd, func(ctx context.Context, tell func(string)) (*mirror.Manifest, error) {
-				return mirror.Verify(ctx, args[0], tell)
-			})
+			progress := newProgress(cmd.ErrOrStderr())
+			m, err := mirror.Verify(cmd.Context(), args[0], progress.report)
+			progress.close()
 			var problems mirror.Problems
 			if errors.As(err, &problems) {
 				for _, problem := range problems {
@@ -115,13 +114,6 @@ Each must have the digest of its source. It ends with status 1 if it finds a def
 			return nil
 		},
 	}
-}
-
-// mirrored runs a step of mirroring and shows its progress.
-func mirrored(cmd *cobra.Command, step func(context.Context, func(string)) (*mirror.Manifest, error)) (*mirror.Manifest, error) {
-	progress := newProgress(cmd.ErrOrStderr())
-	defer progress.close()
-	return step(cmd.Context(), progress.report)
 }
 
 // summary lists the content of a mirror.
