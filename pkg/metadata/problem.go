@@ -54,9 +54,6 @@ type Problem struct {
 
 // String returns the problem as one line without the file's name.
 func (p Problem) String() string {
-	if p.Fix == "" {
-		return p.Message
-	}
 	return p.Message + ": " + p.Fix
 }
 
