@@ -102,12 +102,10 @@ func requireUnread(provider release.Provider, name string) error {
 // processor can't parse and, in a file without variables, text that isn't YAML. source names the file in the error,
 // which has the line.
 func CheckSyntax(source string, data []byte) error {
-	if line, err := VariableError(data); err != nil {
-		return fmt.Errorf("%s:%d: clusterctl can't parse a variable: %w (write $${...} for text that isn't a variable)", source, line, err)
-	}
 	variables, err := NewProcessor().GetVariables(data)
 	if err != nil {
-		return fmt.Errorf("%s: %w", source, err) // not reached: VariableError would have said so
+		line, err := VariableError(data)
+		return fmt.Errorf("%s:%d: clusterctl can't parse a variable: %w (write $${...} for text that isn't a variable)", source, line, err)
 	}
 	if len(variables) > 0 {
 		return nil // whether the rendered file is YAML depends on the values
