@@ -188,8 +188,12 @@ func recordSource(cmd *cobra.Command, t *tree.Tree, checkout *git.Checkout, rele
 	}
 	changes := slices.Concat(checkout.Changes, untracked)
 	if n := len(changes); n > 0 {
+		shown := strings.Join(changes[:min(n, 3)], ", ")
+		if n > 3 {
+			shown += fmt.Sprintf(" and %d more", n-3)
+		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has files that differ from the commit %s (%s): publish refuses this build for servers; commit them and build again\n",
-			checkout.Commit, listed(changes[:min(n, 3)], n))
+			checkout.Commit, shown)
 	}
 	for _, r := range releases {
 		r.Record(release.Source{
@@ -197,15 +201,6 @@ func recordSource(cmd *cobra.Command, t *tree.Tree, checkout *git.Checkout, rele
 			MergeRef: checkout.MergeRef, Tool: toolVersion(),
 		})
 	}
-}
-
-// listed lists the first of n texts.
-func listed(first []string, n int) string {
-	text := strings.Join(first, ", ")
-	if n > len(first) {
-		text += fmt.Sprintf(" and %d more", n-len(first))
-	}
-	return text
 }
 
 // parseImages reads NAME=REFERENCE pairs.

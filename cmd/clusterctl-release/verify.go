@@ -52,9 +52,6 @@ func verify(cmd *cobra.Command, location, key string, options publish.Options) (
 		folders = append(folders, folderOf(location, r))
 	}
 	findings, err := runChecks(cmd.Context(), subjects, folders)
-	if err == nil {
-		findings.Color = wantsColor(cmd.OutOrStdout())
-	}
 	return v, findings, err
 }
 
@@ -73,6 +70,7 @@ func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
 	for _, problem := range v.Problems {
 		fmt.Fprintf(out, "problem: %v\n", problem)
 	}
+	findings.Color = wantsColor(out)
 	if err := findings.Write("text", out); err != nil {
 		return err
 	}
