@@ -75,9 +75,11 @@ clean-machine: ## Install the tool on a clean Debian in each way, without a netw
 	go test ./hack/dist -run 'TestCleanMachine|TestForeignPrograms' -count=1 -v -timeout 60m -clean-machine
 
 # provider/test is the first: it takes the longest and waits most of the time, so that other packages run concurrently.
+# The cluster with real nodes follows alone: kubeadm doesn't wait long for an emulated processor.
 .PHONY: test
 test: verify testbed ## Run all checks and tests; their tools are built once and kept in a cache
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -timeout 40m ./provider/test ./...
+	$(run-specs) -short -timeout 40m -ginkgo.label-filter quick-start
 
 .PHONY: testbed
 testbed: ## Build and install the parts of the testbed: a management cluster of processes, and libvirt hosts
@@ -120,12 +122,14 @@ pictures: book ## Take the pictures in docs/pictures: of the report, the graph a
 	hack/tools/chromium
 	cd hack/book/browser && go test -count=1 -run TestPictures . -args -pictures=../../../docs/pictures
 
+run-specs = cd provider/e2e && go test -tags e2e . -e2e.artifacts=$(abspath $(OUT)/e2e)
+
 # SPEC chooses the specs by their labels, E2E_KEEP=1 leaves the cluster of the last one up, and FAULTS=SEED causes faults.
 SPEC ?= quick-start
 .PHONY: e2e
 e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2E_KEEP=1, FAULTS=1; takes an hour, and longer the first time
 	hack/tools/libvirt
-	cd provider/e2e && go test -tags e2e . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep) $(if $(FAULTS),-e2e.faults=$(FAULTS))
+	$(run-specs) -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' $(if $(E2E_KEEP),-e2e.keep) $(if $(FAULTS),-e2e.faults=$(FAULTS))
 
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod

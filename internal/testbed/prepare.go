@@ -145,7 +145,7 @@ func NoteSources() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []string{"cmd", "pkg", "provider", "hack/image", "hack/tools", "internal"} {
+	for _, part := range []string{"cmd", "pkg", "provider", "hack/image", "hack/nodeimage", "hack/tools", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
 				_, err = os.ReadDir(path)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,7 @@ var _ = Describe("The quick start", func() {
 					PostMachinesProvisioned: func(proxy framework.ClusterProxy, namespace, cluster string) {
 						ctx := context.Background()
 						reachable(ctx, proxy.GetWorkloadCluster(ctx, namespace, cluster))
-						if *faultSeed == 0 { // faults are changes too
+						if *faultSeed == 0 && !testing.Short() { // faults are changes too
 							resilient(ctx, proxy, namespace, cluster, flavor == "topology")
 						}
 					},
