@@ -83,6 +83,16 @@ type Check struct {
 // RunFunc reports the defects of a release. It ends with the context. The error says why it could not finish.
 type RunFunc func(ctx context.Context, s *Subject, report Report) error
 
+// Each returns a RunFunc that calls look for one item of a release after the other.
+func Each[T any](items func(s *Subject) []T, look func(s *Subject, item T, report Report)) RunFunc {
+	return func(_ context.Context, s *Subject, report Report) error {
+		for _, item := range items(s) {
+			look(s, item, report)
+		}
+		return nil
+	}
+}
+
 // Report takes one finding of a check; the engine sets the fields that come from the check.
 type Report func(Finding)
 

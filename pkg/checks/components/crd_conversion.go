@@ -1,7 +1,6 @@
 package components
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,32 +17,29 @@ var crdConversion = checks.Check{
 	ID: "crd-conversion", Group: checks.Components, Severity: checks.Warning,
 	Title:  "Versions with different schemas are converted",
 	Source: sourceCRDs,
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, crd := range s.CRDs() {
-			if installed.ConvertedByWebhook(crd) {
+	Run: checks.Each((*checks.Subject).CRDs, func(_ *checks.Subject, crd checks.CRD, report checks.Report) {
+		if installed.ConvertedByWebhook(crd) {
+			return
+		}
+		served := installed.ServedVersions(crd)
+		for i := 1; i < len(served); i++ {
+			lost := lostFields(served[0], served[i])
+			if len(lost) == 0 {
 				continue
 			}
-			served := installed.ServedVersions(crd)
-			for i := 1; i < len(served); i++ {
-				lost := lostFields(served[0], served[i])
-				if len(lost) == 0 {
-					continue
-				}
-				const shown = 4
-				more := ""
-				if len(lost) > shown {
-					more = fmt.Sprintf(" and %d more", len(lost)-shown)
-				}
-				report(checks.Finding{
-					Place: crd.Place("spec", "versions", diff.VersionIndex(&crd, served[i].Name)),
-					Message: fmt.Sprintf("%s and %s are both served, differ, and are not converted: an object that is written in one version and read in the other silently loses fields: %s%s",
-						served[0].Name, served[i].Name, strings.Join(lost[:min(shown, len(lost))], ", "), more),
-					Fix: "convert the versions with a webhook, or serve one of them only",
-				})
+			const shown = 4
+			more := ""
+			if len(lost) > shown {
+				more = fmt.Sprintf(" and %d more", len(lost)-shown)
 			}
+			report(checks.Finding{
+				Place: crd.Place("spec", "versions", diff.VersionIndex(&crd, served[i].Name)),
+				Message: fmt.Sprintf("%s and %s are both served, differ, and are not converted: an object that is written in one version and read in the other silently loses fields: %s%s",
+					served[0].Name, served[i].Name, strings.Join(lost[:min(shown, len(lost))], ", "), more),
+				Fix: "convert the versions with a webhook, or serve one of them only",
+			})
 		}
-		return nil
-	},
+	}),
 }
 
 // lostFields returns the paths of fields that only one of two versions has, or whose types differ. Descriptions and

@@ -83,93 +83,81 @@ var namespaceFlag = checks.Check{
 	ID: "namespace-flag", Group: checks.Components, Severity: checks.Warning,
 	Title:  "The manager watches all namespaces",
 	Source: sourceManager,
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, c := range installed.Containers(s) {
-			value, i, _ := flagValue(c, "namespace")
-			if !c.IsManager() || value == "" || strings.Contains(value, "${") {
-				continue
-			}
-			report(checks.Finding{
-				Place:   c.Place("args", i),
-				Message: fmt.Sprintf("the manager reconciles only namespace %s, but clusterctl installs providers to watch all namespaces: clusters in other namespaces are never provisioned", value),
-				Fix:     "remove the flag, or set it to a variable whose default is empty text",
-			})
+	Run: checks.Each(installed.Containers, func(_ *checks.Subject, c installed.Container, report checks.Report) {
+		value, i, _ := flagValue(c, "namespace")
+		if !c.IsManager() || value == "" || strings.Contains(value, "${") {
+			return
 		}
-		return nil
-	},
+		report(checks.Finding{
+			Place:   c.Place("args", i),
+			Message: fmt.Sprintf("the manager reconciles only namespace %s, but clusterctl installs providers to watch all namespaces: clusters in other namespaces are never provisioned", value),
+			Fix:     "remove the flag, or set it to a variable whose default is empty text",
+		})
+	}),
 }
 
 var watchFilterFlag = checks.Check{
 	ID: "watch-filter-flag", Group: checks.Components, Severity: checks.Warning,
 	Title:  "The manager also watches objects without a filter label",
 	Source: "InfraMachine contract, Multi tenancy, and multiple instances",
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, c := range installed.Containers(s) {
-			for _, flag := range []string{"watch-filter", "watch-filter-value"} {
-				value, i, _ := flagValue(c, flag)
-				if !c.IsManager() || value == "" || strings.Contains(value, "${") {
-					continue
-				}
-				report(checks.Finding{
-					Place:   c.Place("args", i),
-					Message: fmt.Sprintf("the manager reconciles only objects with the label cluster.x-k8s.io/watch-filter=%s: it ignores clusters that are created from templates", value),
-					Fix:     "remove the flag: users who run several instances set it themselves",
-				})
+	Run: checks.Each(installed.Containers, func(_ *checks.Subject, c installed.Container, report checks.Report) {
+		for _, flag := range []string{"watch-filter", "watch-filter-value"} {
+			value, i, _ := flagValue(c, flag)
+			if !c.IsManager() || value == "" || strings.Contains(value, "${") {
+				continue
 			}
+			report(checks.Finding{
+				Place:   c.Place("args", i),
+				Message: fmt.Sprintf("the manager reconciles only objects with the label cluster.x-k8s.io/watch-filter=%s: it ignores clusters that are created from templates", value),
+				Fix:     "remove the flag: users who run several instances set it themselves",
+			})
 		}
-		return nil
-	},
+	}),
 }
 
 var probes = checks.Check{
 	ID: "probes", Group: checks.Components, Severity: checks.Note,
 	Title:  "The manager has probes",
 	Source: "Kubernetes, Configure Liveness, Readiness and Startup Probes",
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, c := range installed.Containers(s) {
-			if !c.IsManager() {
-				continue
-			}
-			var missing []string
-			for _, probe := range []string{"livenessProbe", "readinessProbe"} {
-				if manifest.Map(c.Fields, probe) == nil {
-					missing = append(missing, probe)
-				}
-			}
-			if len(missing) > 0 {
-				report(checks.Finding{
-					Place:   c.Place(),
-					Message: fmt.Sprintf("the manager has no %s: clusterctl's --wait-providers waits for an available Deployment, and this one is available before the manager works", strings.Join(missing, " and no ")),
-					Fix:     "probe /healthz and /readyz, as controller-runtime serves them",
-				})
+	Run: checks.Each(installed.Containers, func(_ *checks.Subject, c installed.Container, report checks.Report) {
+		if !c.IsManager() {
+			return
+		}
+		var missing []string
+		for _, probe := range []string{"livenessProbe", "readinessProbe"} {
+			if manifest.Map(c.Fields, probe) == nil {
+				missing = append(missing, probe)
 			}
 		}
-		return nil
-	},
+		if len(missing) > 0 {
+			report(checks.Finding{
+				Place:   c.Place(),
+				Message: fmt.Sprintf("the manager has no %s: clusterctl's --wait-providers waits for an available Deployment, and this one is available before the manager works", strings.Join(missing, " and no ")),
+				Fix:     "probe /healthz and /readyz, as controller-runtime serves them",
+			})
+		}
+	}),
 }
 
 var securityContext = checks.Check{
 	ID: "security-context", Group: checks.Components, Severity: checks.Note,
 	Title:  "Pods run without privileges",
 	Source: "Kubernetes, Pod Security Standards, Restricted",
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, c := range installed.Containers(s) {
-			if manifest.Map(c.Fields, "securityContext")["privileged"] == true {
-				report(checks.Finding{
-					Place:   c.Place("securityContext", "privileged"),
-					Message: fmt.Sprintf("container %s is privileged: management clusters that enforce a Pod Security Standard do not run it", c.Name()),
-					Fix:     "run it without privileges, or tell users which namespace label it needs",
-				})
-				continue
-			}
-			if manifest.Map(c.Fields, "securityContext")["runAsNonRoot"] != true && manifest.Map(c.Pod.Spec, "securityContext")["runAsNonRoot"] != true {
-				report(checks.Finding{
-					Place:   c.Place(),
-					Message: fmt.Sprintf("container %s may run as root: management clusters that enforce the restricted Pod Security Standard do not run it", c.Name()),
-					Fix:     "set runAsNonRoot: true in the pod's securityContext, and the other fields of the restricted standard",
-				})
-			}
+	Run: checks.Each(installed.Containers, func(_ *checks.Subject, c installed.Container, report checks.Report) {
+		if manifest.Map(c.Fields, "securityContext")["privileged"] == true {
+			report(checks.Finding{
+				Place:   c.Place("securityContext", "privileged"),
+				Message: fmt.Sprintf("container %s is privileged: management clusters that enforce a Pod Security Standard do not run it", c.Name()),
+				Fix:     "run it without privileges, or tell users which namespace label it needs",
+			})
+			return
 		}
-		return nil
-	},
+		if manifest.Map(c.Fields, "securityContext")["runAsNonRoot"] != true && manifest.Map(c.Pod.Spec, "securityContext")["runAsNonRoot"] != true {
+			report(checks.Finding{
+				Place:   c.Place(),
+				Message: fmt.Sprintf("container %s may run as root: management clusters that enforce the restricted Pod Security Standard do not run it", c.Name()),
+				Fix:     "set runAsNonRoot: true in the pod's securityContext, and the other fields of the restricted standard",
+			})
+		}
+	}),
 }

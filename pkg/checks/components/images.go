@@ -32,28 +32,25 @@ var imageCanonical = checks.Check{
 	ID: "image-canonical", Group: checks.Components, Severity: checks.Error,
 	Title:  "Images have canonical names",
 	Source: sourceImages,
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-		for _, c := range installed.Containers(s) {
-			image, err := canonicalImage(c)
-			if err == nil {
-				continue
-			}
-			fix := "name the image with its registry and repository, such as docker.io/library/busybox or registry.example.com/team/name"
-			if image == scaffoldImage || vars.MatchString(image) {
-				fix = "let the kustomization replace the placeholder by the image, named with its registry and repository"
-			}
-			severity, consequence := checks.Error, "clusterctl refuses the whole file"
-			if kind := c.Pod.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
-				severity, consequence = checks.Warning, "clusterctl would refuse it in a Deployment, and does not override images in a "+kind
-			}
-			report(checks.Finding{
-				Place: c.Place("image"), Severity: severity,
-				Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.Name(), err, consequence),
-				Fix:     fix,
-			})
+	Run: checks.Each(installed.Containers, func(_ *checks.Subject, c installed.Container, report checks.Report) {
+		image, err := canonicalImage(c)
+		if err == nil {
+			return
 		}
-		return nil
-	},
+		fix := "name the image with its registry and repository, such as docker.io/library/busybox or registry.example.com/team/name"
+		if image == scaffoldImage || vars.MatchString(image) {
+			fix = "let the kustomization replace the placeholder by the image, named with its registry and repository"
+		}
+		severity, consequence := checks.Error, "clusterctl refuses the whole file"
+		if kind := c.Pod.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
+			severity, consequence = checks.Warning, "clusterctl would refuse it in a Deployment, and does not override images in a "+kind
+		}
+		report(checks.Finding{
+			Place: c.Place("image"), Severity: severity,
+			Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.Name(), err, consequence),
+			Fix:     fix,
+		})
+	}),
 }
 
 // movingTags are the names of tags that move from image to image.

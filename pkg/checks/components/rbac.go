@@ -80,13 +80,13 @@ var rbacSubject = checks.Check{
 		for _, d := range s.Objects("ServiceAccount") {
 			accounts[d.Object.GetName()] = true
 		}
-		missing := func(place manifest.Place, account, what string) {
+		reportMissing := func(place manifest.Place, account, verb, effect string) {
 			if accounts[account] || strings.Contains(account, "$") {
 				return
 			}
 			report(checks.Finding{
 				Place:   place,
-				Message: fmt.Sprintf("%s ServiceAccount %s, which is not in the file: %s", strings.Fields(what)[0], account, strings.Join(strings.Fields(what)[1:], " ")),
+				Message: fmt.Sprintf("%s ServiceAccount %s, which is not in the file: %s", verb, account, effect),
 				Fix:     "add the ServiceAccount, or name the one in the file",
 			})
 		}
@@ -95,10 +95,10 @@ var rbacSubject = checks.Check{
 			if subject.kind != "ServiceAccount" || (target != "" && subject.namespace != target) {
 				continue
 			}
-			missing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds the binding has no effect")
+			reportMissing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds", "the binding has no effect")
 		}
 		for _, p := range installed.Pods(s) {
-			missing(p.Place(manifest.Join(p.Path, "serviceAccountName")...), manifest.Text(p.Spec, "serviceAccountName"), "names its pods are never created")
+			reportMissing(p.Place(manifest.Join(p.Path, "serviceAccountName")...), manifest.Text(p.Spec, "serviceAccountName"), "names", "its pods are never created")
 		}
 		return nil
 	},
@@ -139,38 +139,33 @@ var leaderElectionPermission = checks.Check{
 	ID: "leader-election-permission", Group: checks.Components, Severity: checks.Warning,
 	Title:  "A manager with leader election has access to leases",
 	Source: "Kubernetes, Leases, Leader election",
-	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+	Run: checks.Each(installed.Containers, func(s *checks.Subject, c installed.Container, report checks.Report) {
 		may := func(verb string) bool {
 			return slices.ContainsFunc(installed.Rules(s, "Role", "ClusterRole"), func(r installed.Rule) bool { return r.Grants("coordination.k8s.io", "leases", verb) })
 		}
-		for _, c := range installed.Containers(s) {
-			for _, flag := range leaderElectionFlags {
-				value, i, on := flagValue(c, flag)
-				if !on || value == "false" || !c.IsManager() || bindsForeignRole(s) {
-					continue
-				}
-				for _, verb := range []string{"create", "update"} {
-					if !may(verb) {
-						report(checks.Finding{
-							Place:   c.Place("args", i),
-							Message: fmt.Sprintf("leader election is enabled, but no role allows to %s leases in coordination.k8s.io: the manager never starts its controllers", verb),
-							Fix:     "grant get, create, update and patch on leases in a Role, and bind it to the manager's ServiceAccount",
-						})
-						break
-					}
+		for _, flag := range leaderElectionFlags {
+			value, i, on := flagValue(c, flag)
+			if !on || value == "false" || !c.IsManager() || bindsForeignRole(s) {
+				continue
+			}
+			for _, verb := range []string{"create", "update"} {
+				if !may(verb) {
+					report(checks.Finding{
+						Place:   c.Place("args", i),
+						Message: fmt.Sprintf("leader election is enabled, but no role allows to %s leases in coordination.k8s.io: the manager never starts its controllers", verb),
+						Fix:     "grant get, create, update and patch on leases in a Role, and bind it to the manager's ServiceAccount",
+					})
+					break
 				}
 			}
 		}
-		return nil
-	},
+	}),
 }
 
 // bindsForeignRole reports whether a binding grants a role that is not in the file.
 func bindsForeignRole(s *checks.Subject) bool {
-	found := false
-	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+	return slices.ContainsFunc(s.Objects("RoleBinding", "ClusterRoleBinding"), func(d *manifest.Document) bool {
 		name := manifest.Text(d.Object.Object, "roleRef", "name")
-		found = found || !slices.ContainsFunc(s.Objects("Role", "ClusterRole"), func(role *manifest.Document) bool { return role.Object.GetName() == name })
-	}
-	return found
+		return s.Object("Role", name) == nil && s.Object("ClusterRole", name) == nil
+	})
 }

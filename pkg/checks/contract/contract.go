@@ -2,7 +2,6 @@
 package contract
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -32,14 +31,11 @@ func contractCheck(rule contract.Rule) checks.Check {
 	return checks.Check{
 		ID: "contract-" + rule.ID, Group: checks.Contract, Severity: severity, Title: rule.Title,
 		Source: fmt.Sprintf("contract rules for %s, %s", rule.Resource, strings.ReplaceAll(rule.Heading(), "`", "")),
-		Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
-			for _, i := range installed.Implementations(s) {
-				for _, p := range rule.Check(i).Problems {
-					report(contractFinding(s, p))
-				}
+		Run: checks.Each(installed.Implementations, func(s *checks.Subject, i *contract.Implementation, report checks.Report) {
+			for _, p := range rule.Check(i).Problems {
+				report(contractFinding(s, p))
 			}
-			return nil
-		},
+		}),
 	}
 }
 
