@@ -21,19 +21,8 @@ const (
 // The checks of ownership work on the objects that the templates of a release result in, with the owners that
 // controllers set, and on the objects of dumps and clusters.
 var (
-	orphan = checks.Check{
-		ID: "orphan", Group: checks.Ownership, Severity: checks.Warning, Source: sourceChain,
-		Title: "Every object is linked to a Cluster, a ClusterResourceSet or a move hierarchy",
-		Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
-			risks, err := templateRisks(ctx, s)
-			for _, r := range risks {
-				if r.Rule == "orphan" && r.isAlone(s) {
-					report(r.finding())
-				}
-			}
-			return err
-		},
-	}
+	orphan = riskCheck("orphan", checks.Warning, sourceChain,
+		"Every object is linked to a Cluster, a ClusterResourceSet or a move hierarchy")
 	danglingOwner = checks.Check{
 		ID: "dangling-owner", Group: checks.Ownership, Severity: checks.Error, Source: sourceChain,
 		Title: "`clusterctl move` reads the owners of moved objects",
@@ -46,26 +35,14 @@ var (
 			return nil
 		}),
 	}
-	ownerCycle = checks.Check{
-		ID: "owner-cycle", Group: checks.Ownership, Severity: checks.Error, Source: sourceChain,
-		Title: "Owner references have no cycle",
-		Run:   reportRisks("owner-cycle"),
-	}
-	ownerScope = checks.Check{
-		ID: "owner-scope", Group: checks.Ownership, Severity: checks.Error, Source: "Kubernetes, Owners and Dependents, Owner references in object specifications",
-		Title: "Owners are in the namespace of their objects, or cluster-scoped",
-		Run:   reportRisks("owner-scope"),
-	}
-	ownerVersion = checks.Check{
-		ID: "owner-version", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "Owner references name versions that are served",
-		Run:   reportRisks("owner-version"),
-	}
-	twoControllers = checks.Check{
-		ID: "two-controllers", Group: checks.Ownership, Severity: checks.Error, Source: "Kubernetes, Owners and Dependents",
-		Title: "At most one owner is the controller",
-		Run:   reportRisks("two-controllers"),
-	}
+	ownerCycle = riskCheck("owner-cycle", checks.Error, sourceChain,
+		"Owner references have no cycle")
+	ownerScope = riskCheck("owner-scope", checks.Error, "Kubernetes, Owners and Dependents, Owner references in object specifications",
+		"Owners are in the namespace of their objects, or cluster-scoped")
+	ownerVersion = riskCheck("owner-version", checks.Warning, sourceMovedObjects,
+		"Owner references name versions that are served")
+	twoControllers = riskCheck("two-controllers", checks.Error, "Kubernetes, Owners and Dependents",
+		"At most one owner is the controller")
 	identityMove = checks.Check{
 		ID: "identity-move", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
 		Title: "Cluster-scoped kinds that others refer to have a label to move them",
@@ -75,22 +52,29 @@ var (
 		ID: "secret-unlinked", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
 		Title: "Secrets that moved objects name are moved (for templates, see template-secret-owner)",
 	}
-	classInOtherNamespace = checks.Check{
-		ID: "class-in-other-namespace", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "ClusterClasses are in the namespaces of their Clusters",
-		Run:   reportRisks("class-in-other-namespace"),
-	}
-	moveBlocked = checks.Check{
-		ID: "move-blocked", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "No annotation blocks the move",
-		Run:   reportRisks("move-blocked"),
-	}
-	notPaused = checks.Check{
-		ID: "not-paused", Group: checks.Ownership, Severity: checks.Warning, Source: sourceMovedObjects,
-		Title: "Clusters and ClusterClasses are not paused",
-		Run:   reportRisks("not-paused"),
-	}
+	classInOtherNamespace = riskCheck("class-in-other-namespace", checks.Warning, sourceMovedObjects,
+		"ClusterClasses are in the namespaces of their Clusters")
+	moveBlocked = riskCheck("move-blocked", checks.Warning, sourceMovedObjects,
+		"No annotation blocks the move")
+	notPaused = riskCheck("not-paused", checks.Warning, sourceMovedObjects,
+		"Clusters and ClusterClasses are not paused")
 )
+
+// riskCheck returns a check that reports the risks of one rule in templates. Its ID is that of the rule.
+func riskCheck(rule string, severity checks.Severity, source, title string) checks.Check {
+	return checks.Check{
+		ID: rule, Group: checks.Ownership, Severity: severity, Title: title, Source: source,
+		Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
+			risks, err := templateRisks(ctx, s)
+			for _, r := range risks {
+				if r.Rule == rule {
+					report(checks.Finding{Place: r.of.Place(r.Path...), Message: r.Message, Fix: r.Fix})
+				}
+			}
+			return err
+		},
+	}
+}
 
 // RunWorld checks a namespace of a dump or a cluster. The findings are in the order of the objects. The context can't
 // end the check early: all objects have to be read.
@@ -112,37 +96,10 @@ func RunWorld(ctx context.Context, world *move.World, namespace string) (*checks
 	return result, ctx.Err()
 }
 
-// templateRisk is a risk of an object of a template, or of an object that is generated from the template's Cluster.
+// templateRisk is a risk of an object of a template.
 type templateRisk struct {
 	move.Risk
-	template *rendered.Template
-	// of is the object in the file; index is its position among the template's objects, or -1.
-	of    rendered.Object
-	index int
-}
-
-// finding returns the risk as a finding.
-func (r templateRisk) finding() checks.Finding {
-	return checks.Finding{Place: r.of.Place(r.Path...), Message: r.Message, Fix: r.Fix}
-}
-
-// isAlone reports whether no other object of the template names an object; one that names it may own it. Objects that
-// only serve others have their own check.
-func (r templateRisk) isAlone(s *checks.Subject) bool {
-	return r.index >= 0 && !r.template.MayNameMore() && !r.template.IsNamed(r.index) && !rendered.OnlyServes(s, r.of)
-}
-
-// reportRisks returns a check that reports the risks with a rule in templates.
-func reportRisks(rule string) checks.RunFunc {
-	return func(ctx context.Context, s *checks.Subject, report checks.Report) error {
-		risks, err := templateRisks(ctx, s)
-		for _, r := range risks {
-			if r.Rule == rule {
-				report(r.finding())
-			}
-		}
-		return err
-	}
+	of rendered.Object
 }
 
 // templateRisks returns the risks of moving the objects of the templates.
@@ -182,26 +139,31 @@ func risksOf(ctx context.Context, s *checks.Subject, t *rendered.Template) ([]te
 	s.KeepGraph(t.Name, graph)
 	var found []templateRisk
 	for _, risk := range graph.Risks() {
-		if r, ok := locate(files, risk); ok {
-			found = append(found, r)
+		file, index := locate(files, risk)
+		if index < 0 || risk.Rule == "orphan" && (file != t || !isAlone(s, t, index)) {
+			continue // other checks report ClusterClasses
 		}
+		found = append(found, templateRisk{risk, file.Objects[index]})
 	}
 	return found, ctx.Err()
 }
 
-// locate finds the object of a risk in its file; objects generated from a topology are in no file.
-func locate(files []*rendered.Template, risk move.Risk) (templateRisk, bool) {
-	for i, file := range files {
-		at := slices.IndexFunc(file.Objects, func(o rendered.Object) bool {
+// locate returns the file with the object of a risk, and the object's index; -1 for an object that is generated from a
+// topology, which is in no file.
+func locate(files []*rendered.Template, risk move.Risk) (*rendered.Template, int) {
+	for _, file := range files {
+		index := slices.IndexFunc(file.Objects, func(o rendered.Object) bool {
 			return o.GetName() == risk.Object.Name && o.GroupVersionKind().GroupKind() == risk.Object.GroupKind()
 		})
-		if at < 0 {
-			continue
+		if index >= 0 {
+			return file, index
 		}
-		if i > 0 && risk.Rule == "orphan" {
-			return templateRisk{}, false // other checks report ClusterClasses
-		}
-		return templateRisk{Risk: risk, template: file, of: file.Objects[at], index: at}, true
 	}
-	return templateRisk{}, false
+	return nil, -1
+}
+
+// isAlone reports whether no other object of the template names an object; one that names it may own it. Objects that
+// only serve others have their own check.
+func isAlone(s *checks.Subject, t *rendered.Template, index int) bool {
+	return !t.MayNameMore() && !t.IsNamed(index) && !rendered.OnlyServes(s, t.Objects[index])
 }
