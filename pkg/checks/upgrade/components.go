@@ -162,10 +162,13 @@ var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning
 // call is a request for which the API server calls a webhook.
 type call struct{ group, version, resource, operation string }
 
+// handler is a webhook with its configuration.
+type handler struct{ configuration, webhook string }
+
 // calls returns the requests for which the webhooks of a kind of configuration are called, with the first webhook of
 // each.
-func calls(s *checks.Subject, kind string) (map[call]string, []call) {
-	names := map[call]string{}
+func calls(s *checks.Subject, kind string) (map[call]handler, []call) {
+	handlers := map[call]handler{}
 	var order []call
 	for _, d := range s.Objects(kind) {
 		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
@@ -175,8 +178,8 @@ func calls(s *checks.Subject, kind string) (map[call]string, []call) {
 						for _, resource := range manifest.Texts(rule, "resources") {
 							for _, operation := range manifest.Texts(rule, "operations") {
 								c := call{group, version, resource, operation}
-								if _, known := names[c]; !known {
-									names[c] = manifest.Text(fields, "name")
+								if _, known := handlers[c]; !known {
+									handlers[c] = handler{d.Object.GetName(), manifest.Text(fields, "name")}
 									order = append(order, c)
 								}
 							}
@@ -186,7 +189,7 @@ func calls(s *checks.Subject, kind string) (map[call]string, []call) {
 			}
 		}
 	}
-	return names, order
+	return handlers, order
 }
 
 // covered reports whether some webhook is called for the same request; * matches everything.
@@ -200,7 +203,7 @@ func covered(c call, calls []call) bool {
 var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "Webhooks still default and validate the same requests", "Kubernetes, Dynamic Admission Control",
 	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
 		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-			webhooks, before := calls(u.before, kind)
+			handlers, before := calls(u.before, kind)
 			_, after := calls(s, kind)
 			lost, names := map[string][]string{}, map[string][]string{}
 			var order []string
@@ -208,13 +211,13 @@ var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "Webhooks s
 				if covered(c, after) || !serves(s, u, c) || calledAtAnotherVersion(c, after) {
 					continue
 				}
-				configuration := configurationOf(u.before, kind, webhooks[c])
+				configuration, webhook := handlers[c].configuration, handlers[c].webhook
 				if lost[configuration] == nil {
 					order = append(order, configuration)
 				}
 				lost[configuration] = append(lost[configuration], fmt.Sprintf("%s of %s %s", c.operation, c.resource, c.version))
-				if !slices.Contains(names[configuration], webhooks[c]) {
-					names[configuration] = append(names[configuration], webhooks[c])
+				if !slices.Contains(names[configuration], webhook) {
+					names[configuration] = append(names[configuration], webhook)
 				}
 			}
 			for _, configuration := range order {
@@ -270,16 +273,4 @@ func serves(s *checks.Subject, u *upgrade, c call) bool {
 		}
 		return false
 	})
-}
-
-// configurationOf returns the configuration that contains a webhook.
-func configurationOf(s *checks.Subject, kind, webhook string) string {
-	for _, d := range s.Objects(kind) {
-		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
-			if manifest.Text(fields, "name") == webhook {
-				return d.Object.GetName()
-			}
-		}
-	}
-	return ""
 }
