@@ -74,11 +74,7 @@ var labelInSelector = checks.Check{
 			if !ok {
 				continue
 			}
-			var fields []string
-			for _, step := range path {
-				fields = append(fields, step.(string)) //nolint:forcetypeassert // the table's own
-			}
-			selector := manifest.Map(d.Object.Object, fields...)
+			selector, _ := manifest.At(d.Object.Object, path...).(map[string]any)
 			var wrong []string
 			for label, value := range selector {
 				// Cluster API's own releases select by the provider's label with its right value, which does not

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -113,12 +113,8 @@ func reportClusterName(t *rendered.Template, o rendered.Object, clusters []strin
 			[]any{"spec", "template", "metadata", "labels", clusterv1.ClusterNameLabel})
 	}
 	for _, path := range paths {
-		fields := make([]string, 0, len(path))
-		for _, step := range path {
-			fields = append(fields, step.(string))
-		}
-		name, found, err := unstructured.NestedString(o.Object, fields...)
-		if err != nil || !found || slices.Contains(clusters, name) || t.GuessedAt(o, schemas.Problem{Path: path}) {
+		name, ok := manifest.At(o.Object, path...).(string)
+		if !ok || slices.Contains(clusters, name) || t.GuessedAt(o, schemas.Problem{Path: path}) {
 			continue
 		}
 		report(checks.Finding{Place: o.Place(path...), Cause: t.Name + " " + name,

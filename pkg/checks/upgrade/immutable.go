@@ -16,7 +16,7 @@ import (
 
 // immutableField is a field that an API server does not let users change.
 type immutableField struct {
-	path []string
+	path []any
 	// unset is the value of the field in a release that does not set it.
 	unset any
 }
@@ -26,15 +26,15 @@ type immutableField struct {
 //
 // Source: Kubernetes, pkg/apis, validation.go and defaults.go of scheduling, node and storage.
 var immutableFields = map[string][]immutableField{
-	"PriorityClass": {{path: []string{"value"}, unset: int64(0)}, {path: []string{"preemptionPolicy"}, unset: "PreemptLowerPriority"}},
-	"RuntimeClass":  {{path: []string{"handler"}}},
+	"PriorityClass": {{path: []any{"value"}, unset: int64(0)}, {path: []any{"preemptionPolicy"}, unset: "PreemptLowerPriority"}},
+	"RuntimeClass":  {{path: []any{"handler"}}},
 	"StorageClass": {
-		{path: []string{"provisioner"}}, {path: []string{"parameters"}, unset: map[string]any{}},
-		{path: []string{"reclaimPolicy"}, unset: "Delete"}, {path: []string{"volumeBindingMode"}, unset: "Immediate"},
+		{path: []any{"provisioner"}}, {path: []any{"parameters"}, unset: map[string]any{}},
+		{path: []any{"reclaimPolicy"}, unset: "Delete"}, {path: []any{"volumeBindingMode"}, unset: "Immediate"},
 	},
 	"CSIDriver": {
-		{path: []string{"spec", "attachRequired"}, unset: true},
-		{path: []string{"spec", "volumeLifecycleModes"}, unset: []any{"Persistent"}},
+		{path: []any{"spec", "attachRequired"}, unset: true},
+		{path: []any{"spec", "volumeLifecycleModes"}, unset: []any{"Persistent"}},
 	},
 }
 
@@ -47,12 +47,8 @@ var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error
 					if !changed {
 						continue
 					}
-					name := strings.Join(f.path, ".")
-					place := make([]any, 0, len(f.path))
-					for _, step := range f.path {
-						place = append(place, step)
-					}
-					finding := checks.Finding{Place: after.Place(place...),
+					name := manifest.FieldPath(f.path...)
+					finding := checks.Finding{Place: after.Place(f.path...),
 						Message: fmt.Sprintf("%s is %v, was %v, and can't be changed: clusterctl upgrade does not delete this object but patches it, which the API server refuses: the upgrade stops after the old manager is deleted", name, now, old),
 						Fix:     "give the object a new name, or keep the value"}
 					if u.remakes(after) {
@@ -69,12 +65,10 @@ var immutableFieldChanged = upgradeCheck("immutable-field-changed", checks.Error
 // change returns the values of a field in the installed object and in the object that clusterctl upgrade merges: fields
 // that the new object does not set stay.
 func (f immutableField) change(before, after *manifest.Document) (old, now any, changed bool) {
-	parents, last := f.path[:len(f.path)-1], f.path[len(f.path)-1]
-	now = manifest.Map(after.Object.Object, parents...)[last]
-	if now == nil {
+	if now = manifest.At(after.Object.Object, f.path...); now == nil {
 		return nil, nil, false
 	}
-	if old = manifest.Map(before.Object.Object, parents...)[last]; old == nil {
+	if old = manifest.At(before.Object.Object, f.path...); old == nil {
 		old = f.unset
 	}
 	if installed, ok := old.(map[string]any); ok {
