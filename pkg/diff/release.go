@@ -3,12 +3,9 @@ package diff
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
@@ -92,7 +89,7 @@ func Releases(before, after *release.Release) (*Difference, error) {
 		if was && is && bytes.Equal(old.Data, now.Data) {
 			continue
 		}
-		compared, err := d.compareFile(after, old, now, was, is)
+		compared, err := d.compareFile(after, old, now)
 		if err != nil {
 			return nil, fmt.Errorf("comparing %s with %s: %w", before, after, err)
 		}
@@ -200,19 +197,19 @@ func contractOf(f *metadata.File, r *release.Release) string {
 
 // compareComponents compares the components YAML.
 func (d *Difference) compareComponents(before, after *release.Release) error {
-	old, hadFile := before.Components()
-	now, hasFile := after.Components()
+	old, _ := before.Components()
+	now, _ := after.Components()
 	if bytes.Equal(old.Data, now.Data) {
 		return nil
 	}
-	newObjects, err := parse(now, hasFile)
+	newObjects, err := parse(now)
 	if err != nil {
 		return fmt.Errorf("reading the components of %s: %w", after, err)
 	}
 	if d.Variables, err = d.fileVariables(old, now); err != nil {
 		return err
 	}
-	oldObjects, err := parse(old, hadFile)
+	oldObjects, err := parse(old)
 	if err != nil {
 		return fmt.Errorf("reading the components of %s: %w", before, err)
 	}
@@ -225,34 +222,24 @@ func (d *Difference) compareComponents(before, after *release.Release) error {
 	return nil
 }
 
-// errNotSet is the error for a variable without a value.
-var errNotSet = errors.New("not set")
-
-// parse reads the objects of a file; if necessary, it replaces the variables by their defaults.
-func parse(f release.File, there bool) ([]*manifest.Document, error) {
-	if !there {
-		return nil, nil
-	}
+// parse reads the objects of a file; if necessary, it replaces the variables by their defaults. A missing file has no
+// name and no objects.
+func parse(f release.File) ([]*manifest.Document, error) {
 	documents, err := manifest.Parse(f.Name, f.Data)
 	if err == nil {
 		return documents, nil
 	}
-	rendered, unset := yamlprocessor.NewSimpleProcessor().Process(f.Data, func(string) (string, error) { return "", errNotSet })
-	if unset != nil {
-		return nil, err
-	}
-	if documents, again := manifest.Parse(f.Name, rendered); again == nil {
-		return documents, nil
+	if rendered, ok := templates.WithDefaults(f.Data); ok {
+		if documents, again := manifest.Parse(f.Name, rendered); again == nil {
+			return documents, nil
+		}
 	}
 	return nil, err
 }
 
-// compareFile compares a template, a class definition or another file.
-func (d *Difference) compareFile(r *release.Release, before, after release.File, was, is bool) (FileDifference, error) {
-	name := after.Name
-	if !is {
-		name = before.Name
-	}
+// compareFile compares a template, a class definition or another file. A missing file has no name.
+func (d *Difference) compareFile(r *release.Release, before, after release.File) (FileDifference, error) {
+	name := cmp.Or(after.Name, before.Name)
 	f := FileDifference{Name: name, Role: r.Role(name), Kind: Changed}
 	switch f.Role {
 	case release.RoleClusterTemplate:
@@ -261,9 +248,9 @@ func (d *Difference) compareFile(r *release.Release, before, after release.File,
 		f.Title, _ = release.ClusterClassName(name)
 	}
 	switch {
-	case !was:
+	case before.Name == "":
 		f.Kind = Added
-	case !is:
+	case after.Name == "":
 		f.Kind = Removed
 	}
 	if f.Role == release.RoleOther || f.Kind == Removed {
@@ -273,8 +260,8 @@ func (d *Difference) compareFile(r *release.Release, before, after release.File,
 	if f.Variables, err = d.fileVariables(before, after); err != nil || f.Kind == Added {
 		return f, err
 	}
-	old, oldErr := parse(before, was)
-	now, newErr := parse(after, is)
+	old, oldErr := parse(before)
+	now, newErr := parse(after)
 	if f.Unread = oldErr != nil || newErr != nil; !f.Unread {
 		f.Objects, f.Classes = objects(old, now, withoutClassVariables), classes(old, now)
 	}
@@ -297,9 +284,6 @@ func (d *Difference) fileVariables(before, after release.File) ([]VariableChange
 
 // defaults returns the variables of a file with their defaults.
 func defaults(f release.File) (map[string]*string, error) {
-	if len(f.Data) == 0 {
-		return nil, nil
-	}
 	variables, err := templates.Variables(f)
 	if err != nil {
 		return nil, err
