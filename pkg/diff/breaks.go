@@ -89,8 +89,3 @@ func (c SeriesChange) Breaks() Narrowing {
 	}
 	return Perhaps
 }
-
-// ContractBreaks is about a changed contract, which needs another version of Cluster API.
-func (d *Difference) ContractBreaks() Narrowing {
-	return narrowsIf(d.Contract.Before != "" && d.Contract.Before != d.Contract.After, Perhaps)
-}

@@ -284,7 +284,7 @@ func changeJSON(before, after string, breaks Narrowing) jsonChange {
 func (d *Difference) json() jsonDifference {
 	return jsonDifference{
 		Label: d.Provider.Label(), Before: d.Before, After: d.After, Empty: d.Empty(),
-		Contract: changeJSON(d.Contract.Before, d.Contract.After, d.ContractBreaks()),
+		Contract: d.Contract.json().jsonChange,
 		Series: each(d.Series, func(c SeriesChange) jsonSeries {
 			return jsonSeries{c.Series, changeJSON(c.Before, c.After, c.Breaks())}
 		}),

@@ -27,7 +27,7 @@ func moved(changes []SchemaChange) []SchemaChange {
 	if ends == nil {
 		return changes
 	}
-	pairs := pairUp(fieldsOf(ends), func(i int) []string { return ends[i].keys() })
+	pairs := pairUp(ends, end.keys)
 	var taken []end
 	overlaps := func(e end) bool {
 		return slices.ContainsFunc(taken, func(t end) bool {
@@ -82,7 +82,7 @@ func replaced(changes []SchemaChange) ([]SchemaChange, []end) {
 			both = append(both, end{old, i, c.Field}, end{now, i, c.Field})
 		}
 	}
-	pairs := pairUp(fieldsOf(both), func(i int) []string { return both[i].shapes() })
+	pairs := pairUp(both, end.shapes)
 	target := map[int]end{} // by the old side of what is replaced
 	for to, from := range pairs {
 		if !both[from].isNested() && both[to].isNested() {
@@ -150,15 +150,6 @@ func endsOf(changes []SchemaChange) []end {
 		return nil
 	}
 	return ends
-}
-
-// fieldsOf returns the fields of ends.
-func fieldsOf(ends []end) []SchemaChange {
-	fields := make([]SchemaChange, len(ends))
-	for i, e := range ends {
-		fields[i] = e.SchemaChange
-	}
-	return fields
 }
 
 // keys returns what tells the field from others in each object around it, see scopes: its type or its name

@@ -52,7 +52,7 @@ func prefixed(words string, p phrase) phrase { return phrase{words + p.words, p.
 func (d *Difference) seriesNotes() []note {
 	var all []note
 	if c := d.Contract; c.Before != c.After {
-		all = append(all, note{of: series, text: prefixed("contract ", fromTo(c.Before, c.After)), breaks: d.ContractBreaks()})
+		all = append(all, note{of: series, text: prefixed("contract ", fromTo(c.Before, c.After)), breaks: c.Breaks})
 	}
 	for _, c := range d.Series {
 		text := say("contract %s, was %s", c.After, c.Before)

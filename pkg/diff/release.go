@@ -140,6 +140,8 @@ func (d *Difference) compareMetadata(before, after *release.Release) error {
 		}
 	}
 	d.Contract = FieldChange{Before: contractOf(old, before), After: contractOf(now, after)}
+	// Another contract needs another version of Cluster API.
+	d.Contract.Breaks = narrowsIf(d.Contract.Before != "" && d.Contract.Before != d.Contract.After, Perhaps)
 	oldFile, _ := before.File(release.MetadataFile)
 	newFile, _ := after.File(release.MetadataFile)
 	if len(d.Series) == 0 && d.Contract.Before == d.Contract.After && !bytes.Equal(oldFile.Data, newFile.Data) {

@@ -11,7 +11,7 @@ import (
 // schemas show that it is the same field and no other pair is as similar: see identities and, for fields of removed or
 // new objects, moved. Before is the old path, and After the new one. Further changes in the field follow.
 func Renamed(changes []SchemaChange) []SchemaChange {
-	pairs := pairUp(changes, func(i int) []string { return identities(changes[i]) })
+	pairs := pairUp(changes, SchemaChange.identities)
 	isGone := map[int]bool{}
 	for to, from := range pairs {
 		if related(changes[from], changes[to]) {
@@ -47,15 +47,15 @@ func renamed(from, to SchemaChange) []SchemaChange {
 
 // pairUp returns, by the indices of new fields, those of their former fields: the two have a key in common, and neither
 // has a key in common with another field.
-func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
+func pairUp[T interface{ isRemoved() bool }](fields []T, keys func(field T) []string) map[int]int {
 	type ends struct{ gone, come []int }
 	alike := map[string]*ends{}
-	for i, c := range changes {
-		for _, key := range keys(i) {
+	for i, field := range fields {
+		for _, key := range keys(field) {
 			if alike[key] == nil {
 				alike[key] = &ends{}
 			}
-			if c.Kind == FieldRemoved {
+			if field.isRemoved() {
 				alike[key].gone = append(alike[key].gone, i)
 			} else {
 				alike[key].come = append(alike[key].come, i)
@@ -83,7 +83,7 @@ func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 	}
 	pairs := map[int]int{}
 	for i, other := range partner {
-		if changes[i].Kind != FieldRemoved && !rivals[i] && !rivals[other] {
+		if !fields[i].isRemoved() && !rivals[i] && !rivals[other] {
 			pairs[i] = other
 		}
 	}
@@ -93,7 +93,7 @@ func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 // identities returns the keys that identify a new or removed field wherever it is: its type and its description; its
 // name and the fields below it; without descriptions, at least three fields below it; or its type and its path in a
 // normal spelling.
-func identities(c SchemaChange) []string {
+func (c SchemaChange) identities() []string {
 	if c.Kind != FieldAdded && c.Kind != FieldRemoved {
 		return nil
 	}
@@ -113,9 +113,12 @@ func identities(c SchemaChange) []string {
 	return keys
 }
 
+// isRemoved reports whether the field was removed.
+func (c SchemaChange) isRemoved() bool { return c.Kind == FieldRemoved }
+
 // is returns the schema of a new or removed field.
 func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
-	if c.Kind == FieldRemoved {
+	if c.isRemoved() {
 		return c.Old
 	}
 	return c.Schema
