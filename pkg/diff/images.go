@@ -2,7 +2,6 @@ package diff
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -27,12 +26,10 @@ type imageKey struct {
 // Images returns the containers whose images changed, by their objects.
 func Images(before, after []*manifest.Document) []ImageChange {
 	old, now := images(before), images(after)
-	keys := maps.Clone(old)
-	maps.Copy(keys, now)
 	var changes []ImageChange
-	for key, image := range keys {
+	for key := range union(old, now) {
 		if old[key].After != now[key].After {
-			changes = append(changes, ImageChange{Object: image.Object, Container: key.container, Before: old[key].After, After: now[key].After})
+			changes = append(changes, ImageChange{Object: cmp.Or(now[key].Object, old[key].Object), Container: key.container, Before: old[key].After, After: now[key].After})
 		}
 	}
 	slices.SortFunc(changes, func(a, b ImageChange) int {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
@@ -238,20 +239,11 @@ func itemsByName(value any) (map[string]any, bool) {
 }
 
 // unionKeys returns the keys of two maps in order.
-func unionKeys[V any](a, b map[string]V) []string {
-	return slices.Sorted(maps.Keys(union(a, b)))
-}
+func unionKeys[V any](a, b map[string]V) []string { return sets.List(union(a, b)) }
 
 // union returns the keys of two maps.
-func union[K comparable, V any](a, b map[K]V) map[K]struct{} {
-	all := make(map[K]struct{}, max(len(a), len(b)))
-	for key := range a {
-		all[key] = struct{}{}
-	}
-	for key := range b {
-		all[key] = struct{}{}
-	}
-	return all
+func union[K comparable, V any](a, b map[K]V) sets.Set[K] {
+	return sets.KeySet(a).Union(sets.KeySet(b))
 }
 
 // String names an object change for errors and tests.

@@ -3,10 +3,12 @@ package diff
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
@@ -61,19 +63,17 @@ func roles(documents []*manifest.Document) []*manifest.Document {
 }
 
 // grants returns the verbs that a role allows, by resource.
-func grants(role *manifest.Document) map[string]map[string]bool {
-	all := map[string]map[string]bool{}
+func grants(role *manifest.Document) map[string]sets.Set[string] {
+	all := map[string]sets.Set[string]{}
 	if role == nil {
 		return all
 	}
 	for _, rule := range manifest.Maps(role.Object.Object, "rules") {
 		for _, resource := range resources(rule) {
 			if all[resource] == nil {
-				all[resource] = map[string]bool{}
+				all[resource] = sets.New[string]()
 			}
-			for _, verb := range manifest.Texts(rule, "verbs") {
-				all[resource][verb] = true
-			}
+			all[resource].Insert(manifest.Texts(rule, "verbs")...)
 		}
 	}
 	return all
@@ -100,17 +100,11 @@ func resources(rule map[string]any) []string {
 }
 
 // notIn returns the verbs of one set of grants that another does not have.
-func notIn(grants, other map[string]map[string]bool) []Permission {
+func notIn(grants, other map[string]sets.Set[string]) []Permission {
 	var left []Permission
-	for _, resource := range unionKeys(grants, nil) {
-		var verbs []string
-		for _, verb := range unionKeys(grants[resource], nil) {
-			if !other[resource][verb] {
-				verbs = append(verbs, verb)
-			}
-		}
-		if len(verbs) > 0 {
-			left = append(left, Permission{resource, verbs})
+	for _, resource := range slices.Sorted(maps.Keys(grants)) {
+		if verbs := grants[resource].Difference(other[resource]); len(verbs) > 0 {
+			left = append(left, Permission{resource, sets.List(verbs)})
 		}
 	}
 	return left

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -110,15 +112,15 @@ func (d FileDifference) saysTheSame() bool {
 
 // fileNames returns the files of two releases that are neither metadata nor components.
 func fileNames(before, after *release.Release) []string {
-	names := map[string]bool{}
+	names := sets.New[string]()
 	for _, r := range []*release.Release{before, after} {
 		for _, f := range r.Files {
 			if role := r.Role(f.Name); role != release.RoleComponents && role != release.RoleMetadata {
-				names[f.Name] = true
+				names.Insert(f.Name)
 			}
 		}
 	}
-	return unionKeys(names, nil)
+	return sets.List(names)
 }
 
 // compareMetadata compares the release series.
