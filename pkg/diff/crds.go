@@ -228,29 +228,19 @@ func schemaOf(v apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv
 func definitions(before, after []*manifest.Document) (old, now []contract.CRD, others, newOthers []*manifest.Document) {
 	old, now = contract.ReadCRDs(before), contract.ReadCRDs(after)
 	isOther := map[string]bool{}
-	for _, side := range []struct {
-		documents []*manifest.Document
-		crds      []contract.CRD
-	}{{before, old}, {after, now}} {
-		for _, d := range side.documents {
-			if name := d.Object.GetName(); d.Object.GetKind() == crdKind && crdNamed(side.crds, name) == nil {
+	findOthers := func(documents []*manifest.Document, crds []contract.CRD) {
+		for _, d := range documents {
+			if name := d.Object.GetName(); d.Object.GetKind() == crdKind && crdNamed(crds, name) == nil {
 				isOther[name] = true
 			}
 		}
 	}
-	for _, crds := range []*[]contract.CRD{&old, &now} {
-		*crds = slices.DeleteFunc(*crds, func(c contract.CRD) bool { return isOther[c.Name] })
-	}
-	rest := func(documents []*manifest.Document) []*manifest.Document {
-		var left []*manifest.Document
-		for _, d := range documents {
-			if d.Object.GetKind() != crdKind || isOther[d.Object.GetName()] {
-				left = append(left, d)
-			}
-		}
-		return left
-	}
-	return old, now, rest(before), rest(after)
+	findOthers(before, old)
+	findOthers(after, now)
+	isOtherCRD := func(c contract.CRD) bool { return isOther[c.Name] }
+	isDefinition := func(d *manifest.Document) bool { return d.Object.GetKind() == crdKind && !isOther[d.Object.GetName()] }
+	return slices.DeleteFunc(old, isOtherCRD), slices.DeleteFunc(now, isOtherCRD),
+		slices.DeleteFunc(slices.Clone(before), isDefinition), slices.DeleteFunc(slices.Clone(after), isDefinition)
 }
 
 const crdKind = "CustomResourceDefinition"
