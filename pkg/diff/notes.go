@@ -104,9 +104,7 @@ func (c VariableChange) phrase() phrase {
 // fileNotes describes the changes of flavors, classes and other files.
 func (d *Difference) fileNotes() []note {
 	var all []note
-	files := slices.Clone(d.Files)
-	slices.SortStableFunc(files, func(a, b FileDifference) int { return b.weight() - a.weight() })
-	for _, f := range files {
+	for _, f := range newFirst(d.Files, func(f FileDifference) bool { return f.Kind == Added }) {
 		n := note{of: flavors, subject: f.Name, breaks: f.Breaks()}
 		what := f.what()
 		switch {
@@ -141,12 +139,10 @@ func (d *Difference) fileNotes() []note {
 	return all
 }
 
-// weight is greater for new files, which come first.
-func (d FileDifference) weight() int {
-	if d.Kind == Added {
-		return 1
-	}
-	return 0
+// newFirst returns the new items of a list, and then the others.
+func newFirst[T any](items []T, isNew func(T) bool) []T {
+	isOld := func(item T) bool { return !isNew(item) }
+	return append(slices.DeleteFunc(slices.Clone(items), isOld), slices.DeleteFunc(slices.Clone(items), isNew)...)
 }
 
 // what describes the kind of a file.
@@ -165,9 +161,7 @@ func (d FileDifference) what() string {
 // kindNotes describes the changes of the CRDs.
 func (d *Difference) kindNotes() []note {
 	var all []note
-	crds := slices.Clone(d.CRDs)
-	slices.SortStableFunc(crds, func(a, b CRDChange) int { return b.weight() - a.weight() })
-	for _, c := range crds {
+	for _, c := range newFirst(d.CRDs, func(c CRDChange) bool { return c.Before == nil }) {
 		kind := c.kind()
 		if slices.ContainsFunc(d.CRDs, func(o CRDChange) bool { return o.Name != c.Name && o.kind() == kind }) {
 			kind = c.Name
@@ -220,14 +214,6 @@ func (d *Difference) kindNotes() []note {
 		}
 	}
 	return all
-}
-
-// weight is greater for new kinds, which come first.
-func (c CRDChange) weight() int {
-	if c.Before == nil {
-		return 1
-	}
-	return 0
 }
 
 // kind returns the kind that is defined.
