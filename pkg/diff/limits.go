@@ -118,14 +118,8 @@ func (l limit) text(value float64, there bool) string {
 	if !there {
 		return ""
 	}
-	return fmt.Sprintf("%s %v", l.name, apiNumber(value))
-}
-
-// apiNumber is a number that is written without an exponent.
-type apiNumber float64
-
-func (n apiNumber) String() string {
-	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.6f", float64(n)), "0"), ".")
+	number := fmt.Sprintf("%.6f", value) // without an exponent
+	return l.name + " " + strings.TrimRight(strings.TrimRight(number, "0"), ".")
 }
 
 // compareTexts names changes of a pattern, a format, and of whether null is taken.

@@ -2,7 +2,6 @@ package diff
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -245,6 +244,3 @@ func unionKeys[V any](a, b map[string]V) []string { return sets.List(union(a, b)
 func union[K comparable, V any](a, b map[K]V) sets.Set[K] {
 	return sets.KeySet(a).Union(sets.KeySet(b))
 }
-
-// String names an object change for errors and tests.
-func (c ObjectChange) String() string { return fmt.Sprintf("%s %s", c.Object, c.Kind) }

@@ -2,10 +2,8 @@ package diff
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -25,10 +23,6 @@ type Permission struct {
 	// has one (leases.coordination.k8s.io/lock), or a path (/metrics).
 	Resource string
 	Verbs    []string
-}
-
-func (p Permission) String() string {
-	return fmt.Sprintf("%s %s", strings.Join(p.Verbs, ", "), p.Resource)
 }
 
 // isRole reports whether an object is a role.
