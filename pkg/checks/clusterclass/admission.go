@@ -31,7 +31,7 @@ var clusterClassAdmission = checks.Check{
 		}
 		for _, p := range problems {
 			path := schemas.Steps(o.Object, p.Field)
-			if t.GuessedAt(o, schemas.Problem{Path: path}) {
+			if t.GuessedAt(o, path...) {
 				continue
 			}
 			report(checks.Finding{Place: o.Place(path...),

@@ -32,12 +32,7 @@ var clusterClassTopology = checks.Check{
 // reports only defects that no value changes, which are fields that do not exist. If such values prevent the check, it
 // reports a note.
 func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, class *rendered.Template, report checks.Report) error {
-	spec, _ := manifest.Child(o.Object, "spec")
-	var raw any
-	if o.Raw != nil {
-		raw, _ = manifest.Child(o.Raw.Object.Object, "spec")
-	}
-	isGuess := len(class.Guessed) > 0 || o.Raw == nil && len(t.Guessed) > 0 || t.HoldsGuess(raw, spec)
+	isGuess := len(class.Guessed) > 0 || o.Raw == nil && len(t.Guessed) > 0 || t.HoldsGuess(o.Published("spec"), o.Object["spec"])
 
 	objects := []unstructured.Unstructured{o.Unstructured}
 	for _, part := range class.Objects {

@@ -4,17 +4,16 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // ExpandableClass returns the file of a Cluster's class, or nil if the Cluster can't be expanded: it has no topology,
 // the release has no such class, or an API server refuses the objects.
 func ExpandableClass(ctx context.Context, s *checks.Subject, t *Template, o Object) (*Template, error) {
-	name, _, ok := className(o.Unstructured)
+	name, _, ok := className(o)
 	if !ok {
 		return nil, nil
 	}
@@ -35,20 +34,16 @@ func ExpandableClass(ctx context.Context, s *checks.Subject, t *Template, o Obje
 }
 
 // className returns the class of a Cluster with a managed topology, and the path of its name.
-func className(o unstructured.Unstructured) (name string, path []any, ok bool) {
-	if gvk := o.GroupVersionKind(); gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {
+func className(o Object) (name string, path []any, ok bool) {
+	if !o.IsCore("Cluster") || manifest.Map(o.Object, "spec", "topology") == nil {
 		return "", nil, false
 	}
-	topology, found, err := unstructured.NestedMap(o.Object, "spec", "topology")
-	if err != nil || !found {
-		return "", nil, false
-	}
+	path = []any{"spec", "topology", "class"}
 	if o.GroupVersionKind().Version == clusterv1.GroupVersion.Version {
-		name, _, _ = unstructured.NestedString(topology, "classRef", "name")
-		return name, []any{"spec", "topology", "classRef", "name"}, true
+		path = []any{"spec", "topology", "classRef", "name"}
 	}
-	name, _, _ = unstructured.NestedString(topology, "class")
-	return name, []any{"spec", "topology", "class"}, true
+	name, _ = manifest.At(o.Object, path...).(string)
+	return name, path, true
 }
 
 // ClassReference is the place where a Cluster of a template names its class.
@@ -64,12 +59,12 @@ func (r *ClassReference) File() string { return "clusterclass-" + r.Name + ".yam
 // MissingClass returns the first reference of a template to a class that is not in the release, or nil.
 func MissingClass(s *checks.Subject, t *Template) *ClassReference {
 	for _, o := range t.Objects {
-		name, path, ok := className(o.Unstructured)
+		name, path, ok := className(o)
 		if !ok {
 			continue
 		}
 		r := &ClassReference{o, name, path}
-		isGuess := o.VariableAt(path...) && t.GuessedAt(o, schemas.Problem{Path: path})
+		isGuess := o.VariableAt(path...) && t.GuessedAt(o, path...)
 		if _, found := s.Release.File(r.File()); !found || name == "" || isGuess {
 			return r
 		}

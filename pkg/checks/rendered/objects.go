@@ -12,7 +12,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 // IsCore reports whether the object is of a kind of Cluster API's core group.
@@ -95,7 +94,7 @@ func (t *Template) names(o, wanted Object) bool {
 		kind, hasKind := fields["kind"].(string)
 		name, hasName := fields["name"].(string)
 		if len(path) > 0 && hasKind && hasName {
-			isNamed = kind == wanted.GetKind() && (name == wanted.GetName() || t.GuessedAt(o, schemas.Problem{Path: manifest.Join(path, "name")}))
+			isNamed = kind == wanted.GetKind() && (name == wanted.GetName() || t.GuessedAt(o, manifest.Join(path, "name")...))
 			return false
 		}
 		isNamed = value == wanted.GetName()

@@ -33,7 +33,7 @@ func SchemaProblems(ctx context.Context, s *checks.Subject, t *Template, o Objec
 	}
 	for _, p := range all {
 		switch {
-		case t.GuessedAt(o, p):
+		case t.guessed(o, p):
 			open = t.appendGuesses(open, o.Published(p.Path...))
 		case p.Unknown || !t.isCommonAt(o, p.Path):
 			problems = append(problems, p)
@@ -95,9 +95,14 @@ func mutates(d *manifest.Document, group, resource string) bool {
 // variableReference matches the variables of a text.
 var variableReference = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)`)
 
-// GuessedAt reports whether a problem may come from a generated value: of a variable in the field, in a parent or, for
+// GuessedAt reports whether the content of a field may come from a generated value.
+func (t *Template) GuessedAt(o Object, path ...any) bool {
+	return t.guessed(o, schemas.Problem{Path: path})
+}
+
+// guessed reports whether a problem may come from a generated value: of a variable in the field, in a parent or, for
 // problems of its content, in a field below it.
-func (t *Template) GuessedAt(o Object, p schemas.Problem) bool {
+func (t *Template) guessed(o Object, p schemas.Problem) bool {
 	if o.Raw == nil {
 		return !p.Unknown && len(t.Guessed) > 0
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 const (
@@ -43,7 +42,7 @@ func resourcesOf(t *rendered.Template, o rendered.Object) []resource {
 	var listed []resource
 	for i, fields := range manifest.Maps(o.Object, "spec", "resources") {
 		path := []any{"spec", "resources", i, "name"}
-		if !t.GuessedAt(o, schemas.Problem{Path: path}) {
+		if !t.GuessedAt(o, path...) {
 			listed = append(listed, resource{kind: manifest.Text(fields, "kind"), name: manifest.Text(fields, "name"), path: path})
 		}
 	}
@@ -78,7 +77,7 @@ func reportResource(t *rendered.Template, o rendered.Object, r resource, report 
 	}
 	if i := find(r.kind); i >= 0 {
 		found := t.Objects[i]
-		if kind, _ := found.Object["type"].(string); r.kind == "Secret" && kind != string(addonsv1.ClusterResourceSetSecretType) && !t.GuessedAt(found, schemas.Problem{Path: []any{"type"}}) {
+		if kind, _ := found.Object["type"].(string); r.kind == "Secret" && kind != string(addonsv1.ClusterResourceSetSecretType) && !t.GuessedAt(found, "type") {
 			report(checks.Finding{Place: found.Place("type"),
 				Message: fmt.Sprintf("the ClusterResourceSet %s lists the Secret, but Cluster API applies only Secrets of type %s: this one is %q", o.GetName(), addonsv1.ClusterResourceSetSecretType, kind),
 				Fix:     "write type: " + string(addonsv1.ClusterResourceSetSecretType)})
@@ -105,7 +104,7 @@ func reportSelector(t *rendered.Template, o rendered.Object, report checks.Repor
 	path := []any{"spec", "clusterSelector"}
 	var selector metav1.LabelSelector
 	fields := manifest.Map(o.Object, "spec", "clusterSelector")
-	if fields == nil || t.GuessedAt(o, schemas.Problem{Path: path}) ||
+	if fields == nil || t.GuessedAt(o, path...) ||
 		runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector) != nil {
 		return // template-schema reports the wrong type
 	}
@@ -121,7 +120,7 @@ func reportSelector(t *rendered.Template, o rendered.Object, report checks.Repor
 		clusters++
 		_, _, err := unstructured.NestedStringMap(other.Object, "metadata", "labels")
 		if err != nil || chosen.Matches(labels.Set(other.GetLabels())) || // template-schema reports labels that aren't strings
-			t.GuessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
+			t.GuessedAt(other, "metadata", "labels") {
 			return
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 var templateRefNamespace = checks.Check{
@@ -129,7 +128,7 @@ func reportKind(s *checks.Subject, t *rendered.Template, o rendered.Object, repo
 	}
 	for _, r := range rendered.SortedReferences(o) {
 		gk := r.GroupKind()
-		if isUndefined(s, gk) && !t.GuessedAt(o, schemas.Problem{Path: manifest.Join(r.Path, "kind")}) {
+		if isUndefined(s, gk) && !t.GuessedAt(o, manifest.Join(r.Path, "kind")...) {
 			report(checks.Finding{Place: o.Place(manifest.Join(r.Path, "kind")...), Cause: gk.String(),
 				Message: undefined(s, gk) + ": Cluster API never finds the object of the reference",
 				Fix:     "correct the reference, or check the release --with the release of its provider"})

@@ -12,7 +12,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 const (
@@ -35,7 +34,7 @@ var templateRefResolves = checks.Check{
 		for _, o := range t.Objects {
 			for _, r := range ownReferences(o) {
 				// template-ref-kind reports undefined kinds.
-				if !t.Has(o, r) && !t.GuessedAt(o, schemas.Problem{Path: r.Path}) && !isUndefined(s, r.GroupKind()) {
+				if !t.Has(o, r) && !t.GuessedAt(o, r.Path...) && !isUndefined(s, r.GroupKind()) {
 					report(checks.Finding{Place: o.Place(append(r.Path, "name")...),
 						Message: fmt.Sprintf("the template has no %s %s: the %s waits for it forever", r.Kind, r.Name, o.GetKind()),
 						Fix:     "add the object to " + t.Name + ", or correct the reference"})
@@ -76,7 +75,7 @@ var templateRefVersion = checks.Check{
 // reportRefVersion checks a reference's version against the CRD of its kind, if that is known.
 func reportRefVersion(s *checks.Subject, t *rendered.Template, o rendered.Object, r rendered.Reference, report checks.Report) {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
-	if err != nil || gv.Group == "" || t.GuessedAt(o, schemas.Problem{Path: append(slices.Clone(r.Path), "apiVersion")}) {
+	if err != nil || gv.Group == "" || t.GuessedAt(o, append(slices.Clone(r.Path), "apiVersion")...) {
 		return
 	}
 	kind, ok := s.KnownKinds().Kind(gv.WithKind(r.Kind).GroupKind())
@@ -114,7 +113,7 @@ func reportClusterName(t *rendered.Template, o rendered.Object, clusters []strin
 	}
 	for _, path := range paths {
 		name, ok := manifest.At(o.Object, path...).(string)
-		if !ok || slices.Contains(clusters, name) || t.GuessedAt(o, schemas.Problem{Path: path}) {
+		if !ok || slices.Contains(clusters, name) || t.GuessedAt(o, path...) {
 			continue
 		}
 		report(checks.Finding{Place: o.Place(path...), Cause: t.Name + " " + name,
