@@ -20,13 +20,13 @@ func OnceValue[T any](derive func(s *Subject) T) func(s *Subject) T {
 
 // OnceValues is OnceValue for functions that take long or may fail. An error is kept as well, even that of a context,
 // because a Subject is for one Run.
-func OnceValues[T any](derive func(ctx context.Context, s *Subject) (T, error)) func(ctx context.Context, s *Subject) (T, error) {
+func OnceValues[T, E any](derive func(ctx context.Context, s *Subject) (T, E)) func(ctx context.Context, s *Subject) (T, E) {
 	key := new(byte)
-	return func(ctx context.Context, s *Subject) (T, error) {
+	return func(ctx context.Context, s *Subject) (T, E) {
 		once, ok := s.derived.Load(key)
 		if !ok {
-			once, _ = s.derived.LoadOrStore(key, sync.OnceValues(func() (T, error) { return derive(ctx, s) }))
+			once, _ = s.derived.LoadOrStore(key, sync.OnceValues(func() (T, E) { return derive(ctx, s) }))
 		}
-		return once.(func() (T, error))()
+		return once.(func() (T, E))()
 	}
 }

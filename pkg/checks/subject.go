@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -38,12 +39,6 @@ type Subject struct {
 	graphs []TemplateGraph
 }
 
-// parsed are the objects of a file, with the error that ended reading.
-type parsed struct {
-	documents []*manifest.Document
-	err       *manifest.SyntaxError
-}
-
 // Source is a source tree with its release file.
 type Source struct {
 	Tree   *tree.Tree
@@ -60,15 +55,11 @@ func (s *Subject) KeepGraph(template string, graph *move.Graph) {
 // Components returns the objects of the components YAML, including those before a syntax error. The error is nil if the
 // release has no components.
 func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
-	p := readComponents(s)
-	return p.documents, p.err
+	return readComponents(context.Background(), s)
 }
 
-var readComponents = OnceValue(func(s *Subject) parsed {
-	file, ok := s.Release.Components()
-	if !ok {
-		return parsed{}
-	}
+var readComponents = OnceValues(func(_ context.Context, s *Subject) ([]*manifest.Document, *manifest.SyntaxError) {
+	file, _ := s.Release.Components()
 	documents, err := manifest.Parse(file.Name, file.Data)
 	if err != nil {
 		// A variable's value may be what makes the file YAML: clusterctl reads it after substitution.
@@ -80,7 +71,7 @@ var readComponents = OnceValue(func(s *Subject) parsed {
 	}
 	var syntax *manifest.SyntaxError
 	errors.As(err, &syntax)
-	return parsed{documents, syntax}
+	return documents, syntax
 })
 
 // Objects returns the objects of the components YAML of the given kinds, or all of them. The list is empty if the file
@@ -115,17 +106,15 @@ func (s *Subject) Object(kind, name string) *manifest.Document {
 
 // Metadata returns metadata.yaml. The file is nil if the release has none, and if there is an error.
 func (s *Subject) Metadata() (*metadata.File, error) {
-	return readMetadata(s)()
+	return readMetadata(context.Background(), s)
 }
 
-var readMetadata = OnceValue(func(s *Subject) func() (*metadata.File, error) {
-	return sync.OnceValues(func() (*metadata.File, error) {
-		file, ok := s.Release.File(release.MetadataFile)
-		if !ok {
-			return nil, nil
-		}
-		return metadata.Parse(file.Name, file.Data)
-	})
+var readMetadata = OnceValues(func(_ context.Context, s *Subject) (*metadata.File, error) {
+	file, ok := s.Release.File(release.MetadataFile)
+	if !ok {
+		return nil, nil
+	}
+	return metadata.Parse(file.Name, file.Data)
 })
 
 // CRD is a custom resource definition of the components.

@@ -2,10 +2,10 @@ package installed
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -24,14 +24,12 @@ type VariableUse struct {
 // VariableDefaults returns the variables of the components with their defaults as clusterctl reads them, from the first
 // use of each; nil is a missing default. The error is clusterctl's.
 func VariableDefaults(s *checks.Subject) (map[string]*string, error) {
-	return readDefaults(s)()
+	return readDefaults(context.Background(), s)
 }
 
-var readDefaults = checks.OnceValue(func(s *checks.Subject) func() (map[string]*string, error) {
-	return sync.OnceValues(func() (map[string]*string, error) {
-		file, _ := s.Release.Components()
-		return templates.NewProcessor().GetVariableMap(file.Data)
-	})
+var readDefaults = checks.OnceValues(func(_ context.Context, s *checks.Subject) (map[string]*string, error) {
+	file, _ := s.Release.Components()
+	return templates.NewProcessor().GetVariableMap(file.Data)
 })
 
 // Variables returns the uses of variables in the components, line by line.
