@@ -39,12 +39,17 @@ var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped obj
 				Fix:     "keep its name, or explain in the release notes how to delete it; clusterctl deletes an object whose name begins with the provider's namespace and a dash"}
 			if who := stillGranted(s, d); len(who) > 0 {
 				f.Severity, f.Cause = checks.Warning, ""
-				f.Message = fmt.Sprintf("only the previous release has the object, and clusterctl upgrade leaves it in the cluster: %s keeps the permissions of %s, which this release does not grant", strings.Join(who, " and "), manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name"))
+				f.Message = fmt.Sprintf("only the previous release has the object, and clusterctl upgrade leaves it in the cluster: %s keeps the permissions of %s, which this release does not grant", strings.Join(who, " and "), roleOf(d))
 			}
 			report(f)
 		}
 		return nil
 	})
+
+// roleOf returns the name of the role that a binding grants.
+func roleOf(binding *manifest.Document) string {
+	return manifest.Text(binding.Object.Object, "roleRef", "name")
+}
 
 // stillGranted returns the service accounts of this release to which a binding of the previous release grants a role
 // that this release does not grant them.
@@ -61,11 +66,10 @@ func stillGranted(s *checks.Subject, binding *manifest.Document) []string {
 		}
 		return names
 	}
-	role := manifest.Text(manifest.Map(binding.Object.Object, "roleRef"), "name")
 	var still []string
 	for _, name := range granted(binding) {
 		again := slices.ContainsFunc(s.Objects("ClusterRoleBinding"), func(d *manifest.Document) bool {
-			return manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name") == role && slices.Contains(granted(d), name)
+			return roleOf(d) == roleOf(binding) && slices.Contains(granted(d), name)
 		})
 		if !again && s.Object("ServiceAccount", name) != nil {
 			still = append(still, "the service account "+name)

@@ -38,22 +38,15 @@ var upgradeOf = checks.OnceValue(func(s *checks.Subject) *upgrade {
 	_, errBefore := u.before.Components()
 	if err == nil && errBefore == nil {
 		u.crds = diff.CRDs(u.before.CRDs(), s.CRDs())
-		u.pairs = crdPairs(u.before.CRDs(), s.CRDs())
+		for _, after := range s.CRDs() {
+			i := slices.IndexFunc(u.before.CRDs(), func(before checks.CRD) bool { return before.Name == after.Name })
+			if i >= 0 {
+				u.pairs = append(u.pairs, crdPair{u.before.CRDs()[i], after})
+			}
+		}
 	}
 	return u
 })
-
-// crdPairs returns the CRDs that are in both lists.
-func crdPairs(before, after []checks.CRD) []crdPair {
-	var pairs []crdPair
-	for _, now := range after {
-		i := slices.IndexFunc(before, func(old checks.CRD) bool { return old.Name == now.Name })
-		if i >= 0 {
-			pairs = append(pairs, crdPair{before[i], now})
-		}
-	}
-	return pairs
-}
 
 // upgradeCheck returns a check that runs only with a previous release.
 func upgradeCheck(id string, severity checks.Severity, title, source string, run func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error) checks.Check {
