@@ -20,7 +20,7 @@ const maxPlaces = 8
 
 // writeText groups findings by release and file, shows the line of each, and ends with the counts.
 func writeText(r *Report, w io.Writer) error {
-	t := text{w: w, colors: map[checks.Severity]*color.Color{
+	t := &text{colors: map[checks.Severity]*color.Color{
 		checks.Error: color.New(color.FgRed, color.Bold), checks.Warning: color.New(color.FgYellow), checks.Note: color.New(color.FgCyan),
 	}, bold: color.New(color.Bold), faint: color.New(color.Faint)}
 	for _, c := range append([]*color.Color{t.bold, t.faint}, t.colors[checks.Error], t.colors[checks.Warning], t.colors[checks.Note]) {
@@ -37,24 +37,18 @@ func writeText(r *Report, w io.Writer) error {
 	if len(r.Entries) == 1 && r.Entries[0].Release == nil {
 		checked = r.Entries[0].title()
 	}
-	t.printf("%s, %s, %s in %s\n", plural(r.Count(checks.Error), "error"), plural(r.Count(checks.Warning), "warning"),
+	fmt.Fprintf(t, "%s, %s, %s in %s\n", plural(r.Count(checks.Error), "error"), plural(r.Count(checks.Warning), "warning"),
 		plural(r.Count(checks.Note), "note"), checked)
-	return t.err
+	_, err := io.WriteString(w, t.String())
+	return err
 }
 
-// text writes until the first error.
+// text is a text with its colours.
 type text struct {
-	w           io.Writer
-	err         error
+	strings.Builder
 	colors      map[checks.Severity]*color.Color
 	bold, faint *color.Color
 	lines       fileLines
-}
-
-func (t *text) printf(text string, args ...any) {
-	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, text, args...)
-	}
 }
 
 // release writes the findings of one release.
@@ -62,23 +56,23 @@ func (t *text) release(e Entry) {
 	if len(e.Findings) == 0 && len(e.Suppressed) == 0 {
 		return
 	}
-	t.printf("%s\n", t.bold.Sprint(e.title()))
+	fmt.Fprintf(t, "%s\n", t.bold.Sprint(e.title()))
 	t.lines = fileLines{}
 	file := ""
 	for _, f := range e.Findings {
 		if f.File != file {
 			file = f.File
-			t.printf("  %s\n", e.path(file))
+			fmt.Fprintf(t, "  %s\n", e.path(file))
 		}
 		t.finding(e, f)
 	}
 	if len(e.Suppressed) > 0 {
-		t.printf("  turned off in the release file\n")
+		fmt.Fprintf(t, "  turned off in the release file\n")
 	}
 	for _, s := range e.Suppressed {
-		t.printf("    %s %s %s: %s\n", s.ID, s.File, where(s.Finding), t.faint.Sprint(s.Reason))
+		fmt.Fprintf(t, "    %s %s %s: %s\n", s.ID, s.File, where(s.Finding), t.faint.Sprint(s.Reason))
 	}
-	t.printf("\n")
+	fmt.Fprintf(t, "\n")
 }
 
 // finding writes one finding with its line.
@@ -90,20 +84,20 @@ func (t *text) finding(e Entry, f checks.Finding) {
 	case f.Line > 0:
 		place = fmt.Sprintf("%d: ", f.Line)
 	}
-	t.printf("    %s%s: %s\n", place, t.colors[f.Severity].Sprint(f.Severity), indent(f.Message, "      "))
+	fmt.Fprintf(t, "    %s%s: %s\n", place, t.colors[f.Severity].Sprint(f.Severity), indent(f.Message, "      "))
 	if at := where(f); at != "" {
-		t.printf("      %s\n", at)
+		fmt.Fprintf(t, "      %s\n", at)
 	}
 	if line, caret, ok := t.excerpt(e, f); ok {
-		t.printf("      %s\n", t.faint.Sprint("| "+line))
+		fmt.Fprintf(t, "      %s\n", t.faint.Sprint("| "+line))
 		if caret >= 0 {
-			t.printf("      %s%s\n", t.faint.Sprint("| "), strings.Repeat(" ", caret)+t.colors[f.Severity].Sprint("^"))
+			fmt.Fprintf(t, "      %s%s\n", t.faint.Sprint("| "), strings.Repeat(" ", caret)+t.colors[f.Severity].Sprint("^"))
 		}
 	}
 	if places := more(f, maxPlaces); places != "" {
-		t.printf("      %s\n", places)
+		fmt.Fprintf(t, "      %s\n", places)
 	}
-	t.printf("      fix: %s %s\n", indent(f.Fix, "      "), t.faint.Sprint("["+f.ID+"]"))
+	fmt.Fprintf(t, "      fix: %s %s\n", indent(f.Fix, "      "), t.faint.Sprint("["+f.ID+"]"))
 }
 
 // fileLines are the lines of a release's files, split when the first finding of a file is shown.
