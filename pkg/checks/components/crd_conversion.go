@@ -2,11 +2,12 @@ package components
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
@@ -62,17 +63,10 @@ func compareFields(a, b *apiextensionsv1.JSONSchemaProps, path string, lost *[]s
 	case a == nil || b == nil || a.Type != b.Type || a.XIntOrString != b.XIntOrString:
 		*lost = append(*lost, path)
 		return
-	case preserves(a) || preserves(b):
+	case ptr.Deref(a.XPreserveUnknownFields, false) || ptr.Deref(b.XPreserveUnknownFields, false):
 		return
 	}
-	names := map[string]bool{}
-	for name := range a.Properties {
-		names[name] = true
-	}
-	for name := range b.Properties {
-		names[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range sets.List(sets.KeySet(a.Properties).Union(sets.KeySet(b.Properties))) {
 		field, inA := a.Properties[name]
 		other, inB := b.Properties[name]
 		below := strings.TrimPrefix(path+"."+name, ".")
@@ -88,9 +82,4 @@ func compareFields(a, b *apiextensionsv1.JSONSchemaProps, path string, lost *[]s
 	if a.AdditionalProperties != nil && b.AdditionalProperties != nil {
 		compareFields(a.AdditionalProperties.Schema, b.AdditionalProperties.Schema, path+"[*]", lost)
 	}
-}
-
-// preserves reports whether a schema keeps fields that it does not define.
-func preserves(schema *apiextensionsv1.JSONSchemaProps) bool {
-	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
