@@ -27,7 +27,7 @@ func reportIdentities(ctx context.Context, s *checks.Subject, report checks.Repo
 		return err
 	}
 	for _, crd := range s.CRDs() {
-		if !staysPut(crd) {
+		if crd.Spec.Scope != apiextensionsv1.ClusterScoped || rendered.HasMoveLabel(crd.Labels) {
 			continue
 		}
 		need, severity := needOf(s, crd, inTemplates)
@@ -46,8 +46,11 @@ var credentialKind = regexp.MustCompile(`(Identity|Credentials?)$`)
 
 // needOf says why clusters need objects of a kind, or returns "".
 func needOf(s *checks.Subject, crd checks.CRD, inTemplates map[schema.GroupKind]string) (need string, severity checks.Severity) {
+	refersToKind := func(name string, field *apiextensionsv1.JSONSchemaProps) bool {
+		return isReferenceTo(crd.Spec.Names.Kind, name, field)
+	}
 	for _, other := range s.CRDs() {
-		if field := referenceTo(crd.Spec.Names.Kind, other); field != "" && other.Name != crd.Name {
+		if field := fieldOfSpec(other, refersToKind); field != "" && other.Name != crd.Name {
 			return fmt.Sprintf("%s refers to them in %s", other.Spec.Names.Kind, field), checks.Warning
 		}
 	}
@@ -80,7 +83,7 @@ func needsInTemplates(ctx context.Context, s *checks.Subject) (map[schema.GroupK
 	}
 	for _, t := range all {
 		for _, o := range t.Objects {
-			if gk := o.GroupVersionKind().GroupKind(); rendered.IsClusterScoped(s, o) && !o.HasMoveLabel() {
+			if gk := o.GroupVersionKind().GroupKind(); rendered.IsClusterScoped(s, o) && !rendered.HasMoveLabel(o.GetLabels()) {
 				add(gk, t.Name+" contains one")
 			}
 			for _, r := range rendered.SortedReferences(o) {
@@ -95,20 +98,6 @@ func needsInTemplates(ctx context.Context, s *checks.Subject) (map[schema.GroupK
 func isProvidersOwn(s *checks.Subject, group string) bool {
 	return strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group) ||
 		slices.ContainsFunc(installed.Implementations(s), func(i *contract.Implementation) bool { return i.CRD != nil && i.CRD.Spec.Group == group })
-}
-
-// staysPut reports whether the objects of a kind are cluster-scoped and not moved.
-func staysPut(crd checks.CRD) bool {
-	_, moves := crd.Labels[clusterctlv1.ClusterctlMoveLabel]
-	_, hierarchy := crd.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
-	return crd.Spec.Scope == apiextensionsv1.ClusterScoped && !moves && !hierarchy
-}
-
-// referenceTo returns the path of a field in a kind's spec that refers to another kind, or "".
-func referenceTo(kind string, from checks.CRD) string {
-	return fieldOfSpec(from, func(name string, field *apiextensionsv1.JSONSchemaProps) bool {
-		return isReferenceTo(kind, name, field)
-	})
 }
 
 // schemaMatch reports whether a field matches.

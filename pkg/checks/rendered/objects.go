@@ -20,10 +20,10 @@ func (o Object) IsCore(kind string) bool {
 	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == kind
 }
 
-// HasMoveLabel reports whether an object has a label with which `clusterctl move` moves it.
-func (o Object) HasMoveLabel() bool {
-	_, moves := o.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
-	_, hierarchy := o.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
+// HasMoveLabel reports whether a label of an object, or of the CRD of its kind, makes `clusterctl move` move it.
+func HasMoveLabel(labels map[string]string) bool {
+	_, moves := labels[clusterctlv1.ClusterctlMoveLabel]
+	_, hierarchy := labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
 	return moves || hierarchy
 }
 

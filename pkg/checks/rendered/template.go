@@ -22,19 +22,19 @@ import (
 // Template is a cluster template or a ClusterClass definition of the release.
 type Template struct {
 	release.File
-	// objects are the objects that clusterctl renders from the file with the first set of values, with their original
+	// Objects are the objects that clusterctl renders from the file with the first set of values, with their original
 	// namespaces; empty if it refuses the file with every set.
 	Objects []Object
-	// failures are clusterctl's refusals of the file, set by set.
+	// Failures are clusterctl's refusals of the file, set by set.
 	Failures []Failure
-	// variables are those of the file; empty if clusterctl can't read them.
+	// Variables are those of the file; empty if clusterctl can't read them.
 	Variables []templates.Variable
 	Values    map[string]string
-	// strict is the reason of a stricter reader than clusterctl to refuse the rendered file, or nil.
+	// Strict is the reason of a stricter reader than clusterctl to refuse the rendered file, or nil.
 	Strict *manifest.SyntaxError
-	// blocks are the places where more than a single value is missing, because the variable has no value.
+	// Blocks are the places where more than a single value is missing, because the variable has no value.
 	Blocks []templates.Block
-	// guessed are variables that a user must set and that have generated values in objects. common are those that
+	// Guessed are variables that a user must set and that have generated values in objects. common are those that
 	// clusterctl sets and that have no given value: their generated values are realistic.
 	Guessed, common map[string]bool
 	// objectNames are the names of objects, read when the first reference is looked up.
@@ -45,9 +45,9 @@ type Template struct {
 type Object struct {
 	unstructured.Unstructured
 	file string
-	// raw is the document before variables were replaced, or nil if it isn't YAML then.
+	// Raw is the document before variables were replaced, or nil if it isn't YAML then.
 	Raw *manifest.Document
-	// index counts the file's objects from 1.
+	// Index counts the file's objects from 1.
 	Index int
 	// validate validates the object against the schema of its kind, once.
 	validate func() ([]schemas.Problem, error)
@@ -67,7 +67,7 @@ func (o Object) Place(path ...any) manifest.Place {
 
 // Failure is clusterctl's refusal of a file with one set of values.
 type Failure struct {
-	// set is the name of the set of values, or "" for generated ones.
+	// Set is the name of the set of values, or "" for generated ones.
 	Set string
 	Err error
 }

@@ -163,7 +163,7 @@ func mayOwnSecrets(s *checks.Subject) bool {
 // moves reports whether `clusterctl move` moves a Secret: it has a move label, an owner, the name of one of the
 // Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
 func moves(t *rendered.Template, o rendered.Object) bool {
-	if o.HasMoveLabel() || len(o.GetOwnerReferences()) > 0 {
+	if rendered.HasMoveLabel(o.GetLabels()) || len(o.GetOwnerReferences()) > 0 {
 		return true
 	}
 	if cluster, _, err := secret.ParseSecretName(o.GetName()); err == nil && slices.Contains(t.ClusterNames(), cluster) {
