@@ -1,9 +1,12 @@
 package libvirt
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 )
@@ -18,23 +21,21 @@ const (
 	remoteProgram  = 0x20008086
 	lifecycleEvent = 318
 
+	typeCall    = 0
 	typeReply   = 1
 	typeMessage = 2
 	typeStream  = 3
 )
 
-// listProcedures has the procedures whose reply begins with a number of elements, with the minimum size of an
-// element, and the shape of the reply (libvirt's remote_protocol.x). The library allocates memory for that number.
-var listProcedures = map[uint32]struct {
-	least uint32
-	shape shape
-}{
-	66:  {4, "[4]"},          // the ways to authenticate
-	273: {24, "[nu4]"},       // domains: name, UUID, ID
-	281: {20, "[nu]"},        // storage pools: name, UUID
-	282: {12, "[nnp]"},       // volumes: pool, name, key
-	285: {4, "[n]"},          // node devices: name
-	353: {12, "[n[n][4n4]]"}, // interfaces: name, MAC address if any, addresses with their types and prefixes
+// listProcedures has the procedures whose reply begins with a list, with the shape of the reply (libvirt's
+// remote_protocol.x). The library allocates memory for the number of elements.
+var listProcedures = map[uint32]shape{
+	66:  "[4]",         // the ways to authenticate
+	273: "[nu4]",       // domains: name, UUID, ID
+	281: "[nu]",        // storage pools: name, UUID
+	282: "[nnp]",       // volumes: pool, name, key
+	285: "[n]",         // node devices: name
+	353: "[n[n][4n4]]", // interfaces: name, MAC address if any, addresses with their types and prefixes
 }
 
 var errNonsense = errors.New("the host doesn't speak libvirt's protocol")
@@ -45,7 +46,11 @@ var errNonsense = errors.New("the host doesn't speak libvirt's protocol")
 type guard struct {
 	net.Conn
 
-	sent, received framer
+	// received buffers Conn, and packet has the unread part of the last packet.
+	received *bufio.Reader
+	packet   []byte
+	// unsent is the number of missing bytes of the packet that the library writes.
+	unsent int
 
 	lock sync.Mutex
 	// failed is the error of an invalid packet.
@@ -60,40 +65,53 @@ type call struct {
 }
 
 func newGuard(conn net.Conn) *guard {
-	g := &guard{Conn: conn, calls: map[uint32]call{}}
-	g.sent.packet = func(h header) error {
-		g.lock.Lock()
-		defer g.lock.Unlock()
-		if h.kind == 0 { // a call
-			g.calls[h.serial] = call{procedure: h.procedure}
-		}
-		return nil
-	}
-	g.received.packet = g.check
-	g.received.shape = func(h header) shape {
-		if h.kind != typeReply || h.status != 0 {
-			return ""
-		}
-		return listProcedures[h.procedure].shape
-	}
-	return g
+	return &guard{Conn: conn, received: bufio.NewReader(conn), calls: map[uint32]call{}}
 }
 
-// Read implements net.Conn. The library gets no part of a packet before its header is checked, and no complete list
-// before its body is.
+// Read implements net.Conn. The library gets no part of a packet before all of it is checked.
 func (g *guard) Read(out []byte) (int, error) {
+	if len(g.packet) == 0 {
+		if err := g.receive(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(out, g.packet)
+	g.packet = g.packet[n:]
+	return n, nil
+}
+
+// receive reads and checks a packet.
+func (g *guard) receive() error {
 	if err := g.failure(); err != nil {
-		return 0, err
+		return err
 	}
-	n, err := g.Conn.Read(out)
-	if refused := g.received.feed(out[:n]); refused != nil {
-		g.lock.Lock()
-		g.failed = fmt.Errorf("%w: %w", errNonsense, refused)
-		g.lock.Unlock()
-		_ = g.Close()
-		return 0, g.failure()
+	length, err := g.received.Peek(4)
+	if err != nil {
+		return err
 	}
-	return n, err
+	size := binary.BigEndian.Uint32(length)
+	if size < headerSize || size > maxPacket {
+		return g.refuse(fmt.Errorf("a packet is said to have %d bytes", size))
+	}
+	// The buffer grows with the bytes that arrive.
+	var packet bytes.Buffer
+	if _, err := io.CopyN(&packet, g.received, int64(size)); err != nil {
+		return err
+	}
+	if err := g.check(packet.Bytes()); err != nil {
+		return g.refuse(err)
+	}
+	g.packet = packet.Bytes()
+	return nil
+}
+
+// refuse closes the connection because of an invalid packet.
+func (g *guard) refuse(why error) error {
+	g.lock.Lock()
+	g.failed = fmt.Errorf("%w: %w", errNonsense, why)
+	g.lock.Unlock()
+	_ = g.Close()
+	return g.failure()
 }
 
 // failure returns the error of an invalid packet, if any.
@@ -103,15 +121,28 @@ func (g *guard) failure() error {
 	return g.failed
 }
 
+// Write implements net.Conn. It records the calls. The library buffers its packets and flushes after each, so that the
+// header of a packet is at the beginning of a write.
 func (g *guard) Write(content []byte) (int, error) {
-	if err := g.sent.feed(content); err != nil {
-		return 0, err
+	if g.unsent == 0 {
+		if len(content) < headerSize {
+			return 0, errors.New("a packet is written without its whole header")
+		}
+		h := readHeader(content)
+		g.unsent = int(h.length)
+		if h.kind == typeCall {
+			g.lock.Lock()
+			g.calls[h.serial] = call{procedure: h.procedure}
+			g.lock.Unlock()
+		}
 	}
+	g.unsent -= len(content)
 	return g.Conn.Write(content)
 }
 
-// check checks the header of a packet, and the first word after it.
-func (g *guard) check(h header) error {
+// check checks a packet.
+func (g *guard) check(packet []byte) error {
+	h := readHeader(packet)
 	if h.program != remoteProgram {
 		return fmt.Errorf("a packet is of program %#x", h.program)
 	}
@@ -133,10 +164,10 @@ func (g *guard) check(h header) error {
 	} else {
 		delete(g.calls, h.serial)
 	}
-	if list, isList := listProcedures[h.procedure]; isList && h.status == 0 && h.first > (h.length-headerSize)/list.least {
-		return fmt.Errorf("a packet of %d bytes is said to have %d elements", h.length, h.first)
+	if h.status != 0 {
+		return nil
 	}
-	return nil
+	return listProcedures[h.procedure].holds(packet[headerSize:])
 }
 
 // procedureUpload is the only called procedure with a stream.
@@ -144,97 +175,11 @@ const procedureUpload = 208
 
 type header struct {
 	length, program, procedure, kind, serial, status uint32
-	// first is the first word after the header, or 0 if the packet ends before.
-	first uint32
 }
 
-// framer cuts a stream of bytes into packets.
-type framer struct {
-	// packet is called with each header.
-	packet func(header) error
-	// shape returns the required shape of a packet's body, or "" for any. It is optional.
-	shape func(header) shape
-
-	head []byte
-	// left is the number of missing bytes of the packet.
-	left int
-	// body has the received part of a body that must have the shape wanted.
-	body   []byte
-	wanted shape
-}
-
-func (f *framer) feed(content []byte) error {
-	for len(content) > 0 {
-		if f.left > 0 {
-			n := min(f.left, len(content))
-			f.left -= n
-			if f.wanted != "" {
-				f.body = append(f.body, content[:n]...)
-			}
-			content = content[n:]
-			if err := f.finishBody(); err != nil {
-				return err
-			}
-			continue
-		}
-		want := 4
-		if len(f.head) >= 4 {
-			length := binary.BigEndian.Uint32(f.head)
-			if length < headerSize || length > maxPacket {
-				return fmt.Errorf("a packet is said to have %d bytes", length)
-			}
-			want = int(min(length, headerSize+4))
-		}
-		if len(f.head) < want {
-			n := min(want-len(f.head), len(content))
-			f.head = append(f.head, content[:n]...)
-			content = content[n:]
-			if len(f.head) < want {
-				return nil
-			}
-			if want == 4 {
-				continue
-			}
-		}
-		if err := f.finish(); err != nil {
-			return err
-		}
-	}
-	if len(f.head) == 4 {
-		// Only the length has arrived: reject an invalid one at once.
-		if length := binary.BigEndian.Uint32(f.head); length < headerSize || length > maxPacket {
-			return fmt.Errorf("a packet is said to have %d bytes", length)
-		}
-	}
-	return nil
-}
-
-func (f *framer) finish() error {
-	word := func(i int) uint32 { return binary.BigEndian.Uint32(f.head[4*i:]) }
-	h := header{length: word(0), program: word(1), procedure: word(3), kind: word(4), serial: word(5), status: word(6)}
-	if len(f.head) == headerSize+4 {
-		h.first = word(7)
-	}
-	f.left = int(h.length) - len(f.head)
-	if f.shape != nil {
-		f.wanted = f.shape(h)
-		f.body = append(f.body[:0], f.head[headerSize:]...)
-	}
-	f.head = f.head[:0]
-	if err := f.packet(h); err != nil {
-		return err
-	}
-	return f.finishBody()
-}
-
-// finishBody checks the shape of a complete body.
-func (f *framer) finishBody() error {
-	if f.wanted == "" || f.left > 0 {
-		return nil
-	}
-	wanted, body := f.wanted, f.body
-	f.wanted, f.body = "", nil
-	return wanted.holds(body)
+func readHeader(packet []byte) header {
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(packet[4*i:]) }
+	return header{length: word(0), program: word(1), procedure: word(3), kind: word(4), serial: word(5), status: word(6)}
 }
 
 // shape describes the elements of a reply: 4 is a four-byte number, u a UUID, n a name and p a path, each with its

@@ -81,7 +81,7 @@ func TestHugeLists(t *testing.T) {
 				// Few enough that the test survives their allocation.
 				return packet(procedure, typeReply, serial, 0, word(1000, 0)), procedure == tc.procedure
 			}}
-			NewWithT(t).Expect(tc.call(server.connected(t, time.Minute))).To(MatchError(ContainSubstring("is said to have 1000 elements")))
+			NewWithT(t).Expect(tc.call(server.connected(t, time.Minute))).To(MatchError(ContainSubstring("are said to have 1000 elements")))
 		})
 	}
 }
@@ -141,9 +141,9 @@ func FuzzShape(f *testing.F) {
 	f.Add(word(1, 0x7fffffff))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		for _, list := range listProcedures {
-			rest, err := list.shape.walk(reply)
+			rest, err := list.walk(reply)
 			if err == nil && len(rest)+4 > len(reply) {
-				t.Errorf("%s: of %d bytes %d are left", list.shape, len(reply), len(rest))
+				t.Errorf("%s: of %d bytes %d are left", list, len(reply), len(rest))
 			}
 		}
 	})
