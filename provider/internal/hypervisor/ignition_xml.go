@@ -1,12 +1,6 @@
 package hypervisor
 
-import (
-	"encoding/xml"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
-)
+import "encoding/xml"
 
 // IgnitionEntries are the entries of the firmware configuration device with the Ignition configuration: Ignition's own
 // (https://coreos.github.io/ignition/supported-platforms/) and Flatcar's.
@@ -26,44 +20,27 @@ func RemoveIgnitionXML(text string) (string, error) {
 
 // removeEntryXML removes an entry of the firmware configuration device, and the device without entries.
 func removeEntryXML(text, name string) (string, error) {
-	decoder := xml.NewDecoder(strings.NewReader(text))
-	var path []string
-	var system, entry, cut piece // the current sysinfo element, the entry in it, and the removed part
+	var entry, cut piece // the entry in the current sysinfo element, and the removed part
 	entries := 0
-	for {
-		from := decoder.InputOffset()
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return text[:cut.from] + text[cut.to:], nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading a domain's XML: %w", err)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			path = append(path, token.Name.Local)
-			switch strings.Join(path, "/") {
-			case "domain/sysinfo":
-				system, entry, entries = piece{from: from}, piece{}, 0
-			case "domain/sysinfo/entry":
-				entries++
-				if hasName(token, name) {
-					entry = piece{from: from, start: token.Copy()}
-				}
+	err := visitElements(text, func(path string, at piece) error {
+		switch {
+		case path == "domain/sysinfo/entry":
+			entries++
+			if hasName(at.start, name) {
+				entry = at
 			}
-		case xml.EndElement:
-			at := strings.Join(path, "/")
-			path = path[:len(path)-1]
+		case path == "domain/sysinfo":
 			switch {
-			case at == "domain/sysinfo/entry" && entry.start.Name.Local != "" && entry.to == 0:
-				entry.to = decoder.InputOffset()
-			case at == "domain/sysinfo" && entry.to > 0 && entries == 1:
-				cut = piece{from: system.from, to: decoder.InputOffset()}
-			case at == "domain/sysinfo" && entry.to > 0:
+			case entry.to > 0 && entries == 1:
+				cut = at
+			case entry.to > 0:
 				cut = entry
 			}
+			entry, entries = piece{}, 0
 		}
-	}
+		return nil
+	})
+	return text[:cut.from] + text[cut.to:], err
 }
 
 func hasName(element xml.StartElement, name string) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -38,70 +37,65 @@ func ResizeDomainXML(text string, size Size) (string, error) {
 	if len(domain.PinnedCPUs) > 0 && domain.CPUs != size.CPUs {
 		return "", errors.New("changing a domain's XML: its virtual CPUs are pinned to CPUs of the host: their number can't be changed")
 	}
-	elements, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
-	if err != nil {
-		return "", fmt.Errorf("reading a domain's XML: %w", err)
-	}
-	if _, has := elements["vcpus"]; has {
-		return "", errors.New("changing a domain's XML: the element vcpus has individual states of virtual CPUs")
-	}
 	kibibytes := fmt.Sprint((size.MemoryBytes + 1023) / 1024)
-	var replaced []piece
-	contents := map[int64]string{}
-	for name, content := range map[string]string{"vcpu": fmt.Sprint(size.CPUs), "memory": kibibytes, "currentMemory": kibibytes} {
-		at, has := elements[name]
-		if !has && name != "currentMemory" {
-			return "", fmt.Errorf("changing a domain's XML: it has no %s", name)
-		}
-		if has {
-			replaced = append(replaced, at)
-			contents[at.from] = content
-		}
-	}
-	slices.SortFunc(replaced, func(a, b piece) int { return int(a.from - b.from) })
+	contents := map[string]string{"domain/vcpu": fmt.Sprint(size.CPUs), "domain/memory": kibibytes, "domain/currentMemory": kibibytes}
+	replaced := map[string]bool{}
 	var out strings.Builder
 	var after int64
-	for _, at := range replaced {
+	err = visitElements(text, func(path string, at piece) error {
+		content, replaces := contents[path]
+		switch {
+		case path == "domain/vcpus":
+			return errors.New("changing a domain's XML: the element vcpus has individual states of virtual CPUs")
+		case !replaces:
+			return nil
+		case replaced[path]:
+			return fmt.Errorf("reading a domain's XML: it has %s twice", at.start.Name.Local)
+		}
+		replaced[path] = true
 		out.WriteString(text[after:at.from])
-		writeElement(&out, at.start, contents[at.from])
+		writeElement(&out, at.start, content)
 		after = at.to
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"vcpu", "memory"} {
+		if !replaced["domain/"+name] {
+			return "", fmt.Errorf("changing a domain's XML: it has no %s", name)
+		}
 	}
 	out.WriteString(text[after:])
 	return out.String(), nil
 }
 
-// pieces returns elements directly below the domain by their names.
-func pieces(text string, names ...string) (map[string]piece, error) {
-	elements := map[string]piece{}
+// visitElements calls visit at the end of each element of a domain's XML, with its path, such as domain/vcpu. Elements
+// in a namespace have it in their paths.
+func visitElements(text string, visit func(path string, at piece) error) error {
 	decoder := xml.NewDecoder(strings.NewReader(text))
-	var path []string
+	var open []piece
+	var names []string
 	for {
 		from := decoder.InputOffset()
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return elements, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("reading a domain's XML: %w", err)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
-			path = append(path, token.Name.Local)
-			if len(path) == 1 && path[0] != "domain" {
-				return nil, fmt.Errorf("expected element type <domain> but have <%s>", path[0])
-			}
-			if len(path) == 2 && token.Name.Space == "" && slices.Contains(names, path[1]) {
-				if _, twice := elements[path[1]]; twice {
-					return nil, fmt.Errorf("it has %s twice", path[1])
-				}
-				elements[path[1]] = piece{from: from, start: token.Copy()}
-			}
+			open = append(open, piece{from: from, start: token.Copy()})
+			names = append(names, token.Name.Space+token.Name.Local)
 		case xml.EndElement:
-			if at, ok := elements[token.Name.Local]; ok && len(path) == 2 && token.Name.Space == "" {
-				at.to = decoder.InputOffset()
-				elements[token.Name.Local] = at
+			last := len(open) - 1
+			open[last].to = decoder.InputOffset()
+			if err := visit(strings.Join(names, "/"), open[last]); err != nil {
+				return err
 			}
-			path = path[:len(path)-1]
+			open, names = open[:last], names[:last]
 		}
 	}
 }
