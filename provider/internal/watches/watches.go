@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
 )
 
 // Requests lists objects and returns a request for each one that is wanted. The objects belong to the cache: wanted
@@ -31,6 +32,11 @@ func Requests[T client.Object](ctx context.Context, reader client.Reader, list c
 		return nil
 	})
 	return requests
+}
+
+// HasFilterLabel reports whether an object is to be reconciled by a manager with a --watch-filter, which may be empty.
+func HasFilterLabel(object client.Object, filter string) bool {
+	return filter == "" || labels.HasWatchLabel(object, filter)
 }
 
 // ClusterChanged passes the changes of a Cluster that matter to its machines: whether it is paused, and whether its

@@ -11,7 +11,6 @@ package evacuation
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -24,7 +23,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -59,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-evacuation-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-evacuation")
 	toEvacuated := handler.EnqueueRequestsFromMapFunc(r.evacuatedHosts)
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named("libvirthost-evacuation").
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
 		WithOptions(options).
@@ -69,10 +67,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.MachineHealthCheck{}, toEvacuated).
 		Watches(&clusterv1.Cluster{}, toEvacuated).
 		Complete(ctx, r)
-	if err != nil {
-		return fmt.Errorf("building the controller of evacuations: %w", err)
-	}
-	return nil
 }
 
 // evacuatedHosts returns the hosts that are being evacuated. Usually there are none.
@@ -91,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
+	if !watches.HasFilterLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	before := host.DeepCopy()

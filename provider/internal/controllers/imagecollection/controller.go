@@ -22,7 +22,6 @@ import (
 
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -32,6 +31,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -72,7 +72,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	r.recorder = notes.Short(mgr.GetEventRecorder(name + "-controller"))
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
@@ -80,10 +80,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(options).
 		Complete(ctx, r)
-	if err != nil {
-		return fmt.Errorf("building the controller of the images on LibvirtHosts: %w", err)
-	}
-	return nil
 }
 
 // Reconcile deletes unused images from one host, at intervals. It ignores paused and unreachable hosts.
@@ -95,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) {
+	if !watches.HasFilterLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) {
 		r.forget(host.Name)
 		return ctrl.Result{}, nil
 	}

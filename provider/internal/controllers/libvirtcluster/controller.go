@@ -15,20 +15,18 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -52,15 +50,6 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	recorder events.EventRecorder
-}
-
-// SetupWithManager registers the reconciler with a manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtcluster-controller"))
-	if err := r.build(ctx, mgr, options); err != nil {
-		return fmt.Errorf("building the controller of LibvirtClusters: %w", err)
-	}
-	return nil
 }
 
 // scope is the state of one reconcile.
@@ -88,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if externallyManaged(infra) || !r.watched(infra) {
+	if externallyManaged(infra) || !watches.HasFilterLabel(infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	cluster, err := r.ownerCluster(ctx, infra)
@@ -157,10 +146,6 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 func externallyManaged(object client.Object) bool {
 	_, labelled := object.GetLabels()[clusterv1.ManagedByAnnotation]
 	return labelled || annotations.IsExternallyManaged(object)
-}
-
-func (r *Reconciler) watched(object client.Object) bool {
-	return r.WatchFilterValue == "" || labels.HasWatchLabel(object, r.WatchFilterValue)
 }
 
 // ownerCluster returns the Cluster that owns an object, or nil if it doesn't exist.

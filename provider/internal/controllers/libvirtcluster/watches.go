@@ -25,12 +25,14 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// build registers the controller and its watches. The watch filter and the externally managed label apply to
+// SetupWithManager registers the reconciler with a manager. The watch filter and the externally managed label apply to
 // LibvirtClusters only: other objects are shared.
-func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtcluster-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtcluster")
 	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtCluster").GroupKind()))
 	toAll := handler.EnqueueRequestsFromMapFunc(r.allClusters)

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
@@ -32,6 +31,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // Secrets are read one by one: the manager can read those in the specs, and caches none. In its own namespace it
@@ -79,10 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(identity)}}
 		}))
 	}
-	if err := of.Complete(ctx, r); err != nil {
-		return fmt.Errorf("building the controller of LibvirtClusterIdentities: %w", err)
-	}
-	return nil
+	return of.Complete(ctx, r)
 }
 
 // hostToIdentity returns the identity of a host. If the identity of a host changes, it is called with the old and the
@@ -103,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, identity); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(identity, r.WatchFilterValue) {
+	if !watches.HasFilterLabel(identity, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // watches of hosts don't filter
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, identity, infrav1.ClusterIdentityFinalizer); err != nil || added {

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
@@ -76,15 +75,6 @@ type Reconciler struct {
 	written sync.Map
 }
 
-// SetupWithManager registers the reconciler with a manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-controller"))
-	if err := r.build(ctx, mgr, options); err != nil {
-		return fmt.Errorf("building the controller of LibvirtHosts: %w", err)
-	}
-	return nil
-}
-
 // Reconcile keeps a session with a host and writes its state. A deleted host keeps its session while machines are bound
 // to it, because their domains must be removed.
 //
@@ -97,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) {
+	if !watches.HasFilterLabel(host, r.WatchFilterValue) {
 		r.forget(host.Name) // watches of other objects request it too
 		return ctrl.Result{}, nil
 	}
@@ -262,8 +252,9 @@ func (r *Reconciler) credentials(ctx context.Context, ref *infrav1.ClusterIdenti
 	return secret.Data, nil
 }
 
-// build registers the controller and its watches. The watch filter applies to LibvirtHosts only.
-func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+// SetupWithManager registers the reconciler with a manager. The watch filter applies to LibvirtHosts only.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
 	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).

@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,16 +24,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // Bootstrap data is read from Secrets, one by one: they are never listed or watched.
@@ -105,15 +103,6 @@ type Reconciler struct {
 	controller capicontrollerutil.Controller
 }
 
-// SetupWithManager registers the reconciler with a manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachine-controller"))
-	if err := r.build(ctx, mgr, options); err != nil {
-		return fmt.Errorf("building the controller of LibvirtMachines: %w", err)
-	}
-	return nil
-}
-
 // Reconcile implements "Typical InfraMachine reconciliation workflow" of Cluster API's contract for InfraMachine.
 //
 // A write of anything but the status ends the reconcile: the change triggers the next one. The status, with all
@@ -126,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if annotations.IsExternallyManaged(infra) || r.WatchFilterValue != "" && !labels.HasWatchLabel(infra, r.WatchFilterValue) {
+	if annotations.IsExternallyManaged(infra) || !watches.HasFilterLabel(infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	machine, cluster, err := r.owners(ctx, infra)

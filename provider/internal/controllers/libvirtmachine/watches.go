@@ -30,12 +30,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// build registers the controller and its watches. The watch filter and the externally managed annotation apply to
-// LibvirtMachines only: other objects are shared or belong to Cluster API.
-func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+// SetupWithManager registers the reconciler with a manager. The watch filter and the externally managed annotation
+// apply to LibvirtMachines only: other objects are shared or belong to Cluster API.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachine-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachine")
 	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachineList{}, scheme)
 	if err != nil {

@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
@@ -75,15 +74,6 @@ func (r *Reconciler) now() time.Time {
 	return time.Now()
 }
 
-// SetupWithManager registers the reconciler with a manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachinepool-controller"))
-	if err := r.build(ctx, mgr, options); err != nil {
-		return fmt.Errorf("building the controller of LibvirtMachinePools: %w", err)
-	}
-	return nil
-}
-
 // scope is the state of one reconcile.
 type scope struct {
 	*Reconciler
@@ -109,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || s == nil {
 		return again(err)
 	}
-	if annotations.IsExternallyManaged(s.infra) || r.WatchFilterValue != "" && !labels.HasWatchLabel(s.infra, r.WatchFilterValue) {
+	if annotations.IsExternallyManaged(s.infra) || !watches.HasFilterLabel(s.infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	if s.infra.DeletionTimestamp.IsZero() && (s.owner == nil || s.cluster == nil) {
@@ -257,9 +247,10 @@ func (s *scope) reconcileDelete(ctx context.Context) error {
 	}))
 }
 
-// build registers the controller and its watches. The watch filter and the externally managed annotation apply to
-// LibvirtMachinePools only.
-func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+// SetupWithManager registers the reconciler with a manager. The watch filter and the externally managed annotation
+// apply to LibvirtMachinePools only.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachinepool-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachinepool")
 	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachinePoolList{}, scheme)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -47,7 +46,7 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachinetemplate")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachineTemplate{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithOptions(options).
@@ -56,10 +55,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			predicates.ClusterPausedTransitions(mgr.GetScheme(), log),
 		)).
 		Complete(ctx, r)
-	if err != nil {
-		return fmt.Errorf("building the controller of LibvirtMachineTemplates: %w", err)
-	}
-	return nil
 }
 
 // clusterToTemplates returns the templates that a Cluster owns. They have no label by which they could be selected.
@@ -76,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(template, r.WatchFilterValue) || !template.DeletionTimestamp.IsZero() {
+	if !watches.HasFilterLabel(template, r.WatchFilterValue) || !template.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	// Templates have no conditions to show that they are paused. An unused template has no owner. If the owner is

@@ -33,7 +33,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -43,6 +42,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -114,15 +114,11 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-orphans-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-orphans")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named("libvirthost-orphans").
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
 		WithOptions(options).
 		Complete(ctx, r)
-	if err != nil {
-		return fmt.Errorf("building the controller of orphans: %w", err)
-	}
-	return nil
 }
 
 // Reconcile finds the orphans on one host, at intervals.
@@ -135,7 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
+	if !watches.HasFilterLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	before := host.DeepCopy()
