@@ -21,7 +21,7 @@ import (
 // started, and always has the same name and UUID, so that the next attempt replaces an interrupted one.
 func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 	const doing = "deleting the console log of the domain"
-	return h.withDomain(ctx, doing, id, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, doing, id, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		if err := inactive(client, domain, doing, id); err != nil {
 			return err
 		}

@@ -41,8 +41,8 @@ func domainOf(text string) (golibvirt.Domain, error) {
 }
 
 // withDomain runs calls for one domain.
-func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(client *golibvirt.Libvirt, domain golibvirt.Domain) error) error {
-	return h.run(ctx, doing, uuid, func(client *golibvirt.Libvirt) error {
+func withDomain(ctx context.Context, on *link, doing, uuid string, calls func(client *golibvirt.Libvirt, domain golibvirt.Domain) error) error {
+	return run(ctx, on, doing, uuid, func(client *golibvirt.Libvirt) error {
 		domain, err := domainOf(uuid)
 		if err != nil {
 			return err
@@ -52,12 +52,12 @@ func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(cl
 }
 
 func (h *host) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
-	return get(ctx, h, "looking up the domain", uuid, func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
+	return get(ctx, &h.calls, "looking up the domain", uuid, func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
 		domain, err := domainOf(uuid)
 		if err != nil {
 			return hypervisor.Domain{}, err
 		}
-		return inspect(client, domain)
+		return describeDomain(client, domain, "")
 	})
 }
 
@@ -67,14 +67,14 @@ func (h *host) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
 
 func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, error) {
 	// One extra call returns the states of most domains, which would be one call for each.
-	running := map[golibvirt.UUID]bool{}
-	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
+	known := map[golibvirt.UUID]hypervisor.DomainState{}
+	listed, err := get(ctx, &h.calls, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
 		domains, _, err := client.ConnectListAllDomains(1, golibvirt.ConnectListDomainsRunning)
 		if err != nil {
 			return nil, err
 		}
 		for _, domain := range domains {
-			running[domain.UUID] = true
+			known[domain.UUID] = hypervisor.StateRunning
 		}
 		domains, _, err = client.ConnectListAllDomains(1, 0)
 		return domains, err
@@ -84,11 +84,8 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 	}
 	domains := make([]hypervisor.Domain, 0, len(listed))
 	for _, one := range listed {
-		domain, err := get(ctx, h, doing, formatUUID(one.UUID), func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
-			if running[one.UUID] {
-				return describeDomain(client, one, hypervisor.StateRunning)
-			}
-			return inspect(client, one)
+		domain, err := get(ctx, &h.calls, doing, formatUUID(one.UUID), func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
+			return describeDomain(client, one, known[one.UUID])
 		})
 		if errors.Is(err, hypervisor.ErrNotFound) {
 			continue // undefined after the list
@@ -102,17 +99,7 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 	return domains, nil
 }
 
-// inspect reads a domain with its state.
-func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Domain, error) {
-	out, err := describeDomain(client, domain, "")
-	if err != nil {
-		return hypervisor.Domain{}, err
-	}
-	out.State, err = stateOf(client, domain)
-	return out, err
-}
-
-// describeDomain reads a domain. Its state is given.
+// describeDomain reads a domain, with its state unless that is known.
 func describeDomain(client *golibvirt.Libvirt, domain golibvirt.Domain, state hypervisor.DomainState) (hypervisor.Domain, error) {
 	text, err := client.DomainGetXMLDesc(domain, 0)
 	if err != nil {
@@ -122,8 +109,10 @@ func describeDomain(client *golibvirt.Libvirt, domain golibvirt.Domain, state hy
 	if err != nil {
 		return hypervisor.Domain{}, fmt.Errorf("%w: %w", errNonsense, err)
 	}
-	out.State = state
-	return out, nil
+	if out.State = state; state == "" {
+		out.State, err = stateOf(client, domain)
+	}
+	return out, err
 }
 
 var states = map[golibvirt.DomainState]hypervisor.DomainState{
@@ -159,7 +148,7 @@ func (h *host) DefineDomain(ctx context.Context, definition hypervisor.Definitio
 	if err := definition.Check(); err != nil {
 		return &hypervisor.Error{Operation: doing, Object: definition.UUID, Reason: hypervisor.ErrInvalid, Cause: err}
 	}
-	return h.run(ctx, doing, definition.UUID, func(client *golibvirt.Libvirt) error {
+	return run(ctx, &h.calls, doing, definition.UUID, func(client *golibvirt.Libvirt) error {
 		_, err := client.DomainDefineXMLFlags(definition.XML, golibvirt.DomainDefineValidate)
 		if code(err, golibvirt.ErrOperationFailed) {
 			if clashing := clash(client, doing, definition); clashing != nil {
@@ -195,7 +184,7 @@ func taken(doing string, definition hypervisor.Definition, by golibvirt.Domain) 
 }
 
 func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) error {
-	return h.withDomain(ctx, "setting whether the domain starts with its host", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, "setting whether the domain starts with its host", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		value := int32(0)
 		if autostart {
 			value = 1
@@ -206,46 +195,31 @@ func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) er
 
 func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	const doing = "starting the domain"
-	domain, err := domainOf(uuid)
-	if err != nil {
-		return failure(doing, uuid, err)
-	}
-	_, err = getOn(ctx, h, &h.starts, startFactor*h.limit, doing, uuid, func(client *golibvirt.Libvirt) (struct{}, error) {
-		return struct{}{}, start(client, domain, doing)
+	return withDomain(ctx, &h.starts, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		err := client.DomainCreate(domain)
+		if code(err, golibvirt.ErrOperationInvalid) {
+			state, stateErr := stateOf(client, domain)
+			if stateErr == nil && state.Started() {
+				return nil
+			}
+			if stateErr == nil && state == hypervisor.StateStarting {
+				// A daemon that was killed while it started the domain has found its process and will end it.
+				return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: err}
+			}
+		}
+		if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
+			// The domain exists, but an object that it needs doesn't.
+			_, cause := classify(err)
+			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: cause}
+		}
+		return err
 	})
-	return err
-}
-
-func start(client *golibvirt.Libvirt, domain golibvirt.Domain, doing string) error {
-	err := client.DomainCreate(domain)
-	if code(err, golibvirt.ErrOperationInvalid) {
-		state, stateErr := stateOf(client, domain)
-		if stateErr == nil && state.Started() {
-			return nil
-		}
-		if stateErr == nil && state == hypervisor.StateStarting {
-			// A daemon that was killed while it started the domain has found its process and will end it.
-			return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrBusy, Cause: err}
-		}
-	}
-	if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
-		// The domain exists, but an object that it needs doesn't.
-		_, cause := classify(err)
-		return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrInvalid, Cause: cause}
-	}
-	return err
 }
 
 func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
-	return h.withDomain(ctx, "asking the domain to shut down", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, "asking the domain to shut down", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		// Without flags libvirt uses the agent if one answers, and presses the power button otherwise.
-		err := client.DomainShutdownFlags(domain, golibvirt.DomainShutdownDefault)
-		if code(err, golibvirt.ErrOperationInvalid) {
-			if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
-				return nil
-			}
-		}
-		return err
+		return unlessInactive(client, domain, client.DomainShutdownFlags(domain, golibvirt.DomainShutdownDefault))
 	})
 }
 
@@ -264,7 +238,7 @@ func (h *host) RemoveIgnition(ctx context.Context, uuid string) error {
 // edit changes the current definition of a domain, so that libvirt's additions, such as the version of the machine
 // type, stay.
 func (h *host) edit(ctx context.Context, doing, uuid string, change func(text string) (string, error)) error {
-	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 		if err != nil {
 			return err
@@ -279,21 +253,25 @@ func (h *host) edit(ctx context.Context, doing, uuid string, change func(text st
 }
 
 func (h *host) StopDomain(ctx context.Context, uuid string) error {
-	return h.withDomain(ctx, "stopping the domain", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		err := client.DomainDestroyFlags(domain, golibvirt.DomainDestroyDefault)
-		if code(err, golibvirt.ErrOperationInvalid) {
-			if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
-				return nil
-			}
-		}
-		return err
+	return withDomain(ctx, &h.calls, "stopping the domain", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		return unlessInactive(client, domain, client.DomainDestroyFlags(domain, golibvirt.DomainDestroyDefault))
 	})
+}
+
+// unlessInactive drops the error of stopping a domain that isn't active.
+func unlessInactive(client *golibvirt.Libvirt, domain golibvirt.Domain, err error) error {
+	if code(err, golibvirt.ErrOperationInvalid) {
+		if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
+			return nil
+		}
+	}
+	return err
 }
 
 // UndefineDomain implements hypervisor.Domains. libvirt itself would undefine active domains.
 func (h *host) UndefineDomain(ctx context.Context, uuid string) error {
 	const doing = "undefining the domain"
-	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		if err := inactive(client, domain, doing, uuid); err != nil {
 			return err
 		}
@@ -313,7 +291,7 @@ func inactive(client *golibvirt.Libvirt, domain golibvirt.Domain, doing, uuid st
 
 func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) error {
 	doing := "detaching the disk " + ref.String() + " from the domain"
-	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		// The definition first: it changes at once, and the domain then never starts with the disk again.
 		for _, of := range []struct {
 			read   golibvirt.DomainXMLFlags
@@ -390,7 +368,7 @@ func (h *host) Addresses(ctx context.Context, uuid string, source hypervisor.Add
 	if !known {
 		return nil, &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: fmt.Errorf("there is no source %q", source)}
 	}
-	return get(ctx, h, doing, uuid, func(client *golibvirt.Libvirt) ([]hypervisor.InterfaceAddress, error) {
+	return get(ctx, &h.calls, doing, uuid, func(client *golibvirt.Libvirt) ([]hypervisor.InterfaceAddress, error) {
 		domain, err := domainOf(uuid)
 		if err != nil {
 			return nil, err

@@ -71,7 +71,7 @@ func (s supported) has(enum, value string) bool {
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
-	return get(ctx, h, "asking for the host's facts", "", func(client *golibvirt.Libvirt) (hypervisor.Facts, error) {
+	return get(ctx, &h.calls, "asking for the host's facts", "", func(client *golibvirt.Libvirt) (hypervisor.Facts, error) {
 		version, err := client.ConnectGetLibVersion()
 		if err != nil {
 			return hypervisor.Facts{}, err
@@ -213,7 +213,7 @@ func (c domainCapabilities) features(arch string) []string {
 
 func (h *host) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, error) {
 	const doing = "listing the PCI devices"
-	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.NodeDevice, error) {
+	listed, err := get(ctx, &h.calls, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.NodeDevice, error) {
 		devices, _, err := client.ConnectListAllNodeDevices(1, uint32(golibvirt.ConnectListNodeDevicesCapPciDev))
 		return devices, err
 	})
@@ -222,7 +222,7 @@ func (h *host) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, error) {
 	}
 	devices := make([]hypervisor.PCIDevice, 0, len(listed))
 	for _, one := range listed {
-		text, err := get(ctx, h, doing, one.Name, func(client *golibvirt.Libvirt) (string, error) {
+		text, err := get(ctx, &h.calls, doing, one.Name, func(client *golibvirt.Libvirt) (string, error) {
 			text, err := client.NodeDeviceGetXMLDesc(one.Name, 0)
 			if code(err, golibvirt.ErrNoNodeDevice) {
 				return "", nil // removed after the list

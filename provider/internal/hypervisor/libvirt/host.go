@@ -39,10 +39,11 @@ type host struct {
 	uri  string
 	// limit is the time limit of a call.
 	limit time.Duration
-	// storage is the connection for storage pools, and known caches their volumes. starts is the connection for
-	// starting domains.
-	storage, starts separate
-	known           knownVolumes
+	// calls is the link for most calls, on the host's own session. storage is the one for storage pools, and starts the
+	// one for starting domains: these may hang or take long.
+	calls, storage, starts link
+	// known caches the volumes of storage pools.
+	known knownVolumes
 	// uuid is the UUID of the hypervisor, known after the first call of Facts.
 	uuid atomic.Value
 
@@ -73,7 +74,11 @@ func connect(ctx context.Context, dial func(context.Context) (net.Conn, error), 
 	if err != nil {
 		return nil, err
 	}
-	return &host{session: session, dial: dial, uri: uri, limit: limit, watches: map[chan string]bool{}}, nil
+	h := &host{session: session, dial: dial, uri: uri, limit: limit, watches: map[chan string]bool{}}
+	h.calls = link{host: h, limit: limit, session: session}
+	h.storage = link{host: h, limit: limit}
+	h.starts = link{host: h, limit: startFactor * limit}
+	return h, nil
 }
 
 func (h *host) Close() error {
@@ -81,23 +86,8 @@ func (h *host) Close() error {
 	return nil
 }
 
-// get runs calls on the shared connection.
-func get[T any](ctx context.Context, h *host, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
-	result, err := do(ctx, h.session, h.limit, calls)
-	if err != nil {
-		return result, failure(doing, object, err)
-	}
-	return result, nil
-}
-
-// run is get for calls without a result.
-func (h *host) run(ctx context.Context, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
-	_, err := get(ctx, h, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
-	return err
-}
-
 func (h *host) Network(ctx context.Context, name string) (hypervisor.Network, error) {
-	return get(ctx, h, "looking up the network", name, func(client *golibvirt.Libvirt) (hypervisor.Network, error) {
+	return get(ctx, &h.calls, "looking up the network", name, func(client *golibvirt.Libvirt) (hypervisor.Network, error) {
 		network, err := client.NetworkLookupByName(name)
 		if err != nil {
 			return hypervisor.Network{}, err
@@ -131,7 +121,7 @@ func isOnLinuxBridge(client *golibvirt.Libvirt, network golibvirt.Network) (bool
 }
 
 func (h *host) HasFilter(ctx context.Context, name string) (bool, error) {
-	return get(ctx, h, "looking up the network filter", name, func(client *golibvirt.Libvirt) (bool, error) {
+	return get(ctx, &h.calls, "looking up the network filter", name, func(client *golibvirt.Libvirt) (bool, error) {
 		_, err := client.NwfilterLookupByName(name)
 		if code(err, golibvirt.ErrNoNwfilter) {
 			return false, nil
@@ -211,7 +201,7 @@ func (h *host) tell(uuid string) {
 // libvirt's list of interfaces has only the configured ones.
 func (h *host) HasInterface(ctx context.Context, name string) (bool, error) {
 	const doing = "looking up the network interface"
-	return get(ctx, h, doing, name, func(client *golibvirt.Libvirt) (bool, error) {
+	return get(ctx, &h.calls, doing, name, func(client *golibvirt.Libvirt) (bool, error) {
 		devices, _, err := client.ConnectListAllNodeDevices(1, uint32(golibvirt.ConnectListNodeDevicesCapNet))
 		if err != nil {
 			return false, err

@@ -53,7 +53,7 @@ func TestNetworksOfADomain(t *testing.T) {
 	id, err := domainOf(uuid)
 	g.Expect(err).ToNot(HaveOccurred())
 	var text string
-	g.Expect(connection.(*host).run(ctx, "reading", uuid, func(client *golibvirt.Libvirt) (err error) {
+	g.Expect(run(ctx, &connection.(*host).calls, "reading", uuid, func(client *golibvirt.Libvirt) (err error) {
 		text, err = client.DomainGetXMLDesc(id, golibvirt.DomainXMLInactive)
 		return err
 	})).To(Succeed())
@@ -98,7 +98,7 @@ func TestLinuxBridgesOfNetworks(t *testing.T) {
 	} {
 		var network golibvirt.Network
 		change := func(act func(client *golibvirt.Libvirt) error) {
-			g.Expect(connection.(*host).run(t.Context(), "changing", name, act)).To(Succeed())
+			g.Expect(run(t.Context(), &connection.(*host).calls, "changing", name, act)).To(Succeed())
 		}
 		change(func(client *golibvirt.Libvirt) (err error) {
 			network, err = client.NetworkDefineXML(fmt.Sprintf("<network><name>%s</name>%s</network>", name, tc.xml))

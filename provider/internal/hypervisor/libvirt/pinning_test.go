@@ -35,7 +35,7 @@ func pinsOf(t *testing.T, connection hypervisor.Hypervisor, uuid string, cpus in
 		}
 		return cpuset.New(numbers...)
 	}
-	err = connection.(*host).run(t.Context(), "asking for pins", uuid, func(client *golibvirt.Libvirt) error {
+	err = run(t.Context(), &connection.(*host).calls, "asking for pins", uuid, func(client *golibvirt.Libvirt) error {
 		masks, _, err := client.DomainGetVcpuPinInfo(domain, cpus, bytes, uint32(golibvirt.DomainAffectLive))
 		if err != nil {
 			return err

@@ -23,6 +23,8 @@ type session struct {
 	once sync.Once
 }
 
+var errLost = &hypervisor.Error{Operation: "calling libvirt", Reason: hypervisor.ErrUnreachable, Cause: errors.New("the connection was lost")}
+
 // given is a dialer for the library that returns an existing connection, so that it can be closed from outside.
 type given struct{ conn net.Conn }
 
@@ -72,7 +74,7 @@ func do[T any](ctx context.Context, s *session, limit time.Duration, calls func(
 	var none T
 	select {
 	case <-s.lost:
-		return none, &hypervisor.Error{Operation: "calling libvirt", Reason: hypervisor.ErrUnreachable, Cause: errors.New("the connection was lost")}
+		return none, errLost
 	default:
 	}
 	if err := ctx.Err(); err != nil {
@@ -132,42 +134,41 @@ const (
 	knownFor = 5 * time.Minute
 )
 
-// separate is a connection for calls that may hang or take long: a daemon processes five calls of a connection at a
-// time, and a timeout closes the connection. It is opened on demand, and again after it was lost.
-type separate struct {
+// link is the connection for some calls of a host: a daemon processes five calls of a connection at a time, and a
+// timeout closes the connection. It is opened on demand, and again after it was lost, but not after the host's own.
+type link struct {
+	host *host
+	// limit is the time limit of a call.
+	limit time.Duration
+
 	lock    sync.Mutex
 	session *session
 }
 
-func (p *separate) open(ctx context.Context, h *host) (*session, error) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if p.session != nil {
+func (l *link) open(ctx context.Context) (*session, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.session != nil {
 		select {
-		case <-p.session.lost:
+		case <-l.session.lost:
 		default:
-			return p.session, nil
+			return l.session, nil
 		}
 	}
-	s, err := h.another(ctx)
+	s, err := l.host.another(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p.session = s
+	l.session = s
 	return s, nil
 }
 
-// getStored is get on the connection for storage pools.
-func getStored[T any](ctx context.Context, h *host, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
-	return getOn(ctx, h, &h.storage, h.limit, doing, object, calls)
-}
-
-// getOn is get on a separate connection.
-func getOn[T any](ctx context.Context, h *host, on *separate, limit time.Duration, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+// get runs calls on a link.
+func get[T any](ctx context.Context, on *link, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
 	var result T
-	s, err := on.open(ctx, h)
+	s, err := on.open(ctx)
 	if err == nil {
-		result, err = do(ctx, s, limit, calls)
+		result, err = do(ctx, s, on.limit, calls)
 	}
 	if err != nil {
 		return result, failure(doing, object, err)
@@ -175,9 +176,9 @@ func getOn[T any](ctx context.Context, h *host, on *separate, limit time.Duratio
 	return result, nil
 }
 
-// runStored is getStored for calls without a result.
-func (h *host) runStored(ctx context.Context, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
-	_, err := getStored(ctx, h, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
+// run is get for calls without a result.
+func run(ctx context.Context, on *link, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
+	_, err := get(ctx, on, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
 	return err
 }
 

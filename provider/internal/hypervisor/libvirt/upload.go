@@ -13,13 +13,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// UploadVolume implements hypervisor.Volumes. If the context ends during a read of content, content may be read one
-// more time afterwards.
+// UploadVolume implements hypervisor.Volumes.
 func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) error {
 	const doing = "uploading to the volume"
-	invalid := func(cause error) error {
-		return &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid, Cause: cause}
-	}
 	volume, err := h.Volume(ctx, ref)
 	if err != nil {
 		return failure(doing, ref.String(), err)
@@ -27,7 +23,8 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	length := max(size, 0) // 0 means any length
 	if size < hypervisor.UnknownSize || volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes {
 		// libvirt would accept it without an error, and write as much as fits.
-		return invalid(fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes))
+		return &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid,
+			Cause: fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes)}
 	}
 	defer h.known.forget(ref)
 	own, err := h.another(ctx)

@@ -17,7 +17,7 @@ import (
 )
 
 func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
-	return getStored(ctx, h, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
+	return get(ctx, &h.storage, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
 		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
 			return hypervisor.Pool{}, err
@@ -27,7 +27,7 @@ func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 }
 
 func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
-	return getStored(ctx, h, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
+	return get(ctx, &h.storage, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
 		listed, _, err := client.ConnectListAllStoragePools(1, 0)
 		if err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hyperv
 }
 
 func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
-	return getStored(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+	return get(ctx, &h.storage, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		return describe(client, volumeOf(ref))
 	})
 }
@@ -120,7 +120,7 @@ func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hyperviso
 func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volume, error) {
 	const doing = "listing the volumes of the storage pool"
 	known, number := h.known.of(name)
-	listed, err := getStored(ctx, h, doing, name, func(client *golibvirt.Libvirt) ([]golibvirt.StorageVol, error) {
+	listed, err := get(ctx, &h.storage, doing, name, func(client *golibvirt.Libvirt) ([]golibvirt.StorageVol, error) {
 		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 			continue
 		}
 		group.Go(func() error {
-			volume, err := getStored(ctx, h, doing, name, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) { return describe(client, one) })
+			volume, err := get(ctx, &h.storage, doing, name, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) { return describe(client, one) })
 			if errors.Is(err, hypervisor.ErrNotFound) {
 				return nil // deleted after the list
 			}
@@ -164,29 +164,13 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 
 func (h *host) RefreshPool(ctx context.Context, name string) error {
 	defer h.known.forget(hypervisor.VolumeRef{Pool: name})
-	return h.runStored(ctx, "refreshing the storage pool", name, func(client *golibvirt.Libvirt) error {
+	return run(ctx, &h.storage, "refreshing the storage pool", name, func(client *golibvirt.Libvirt) error {
 		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
 			return err
 		}
 		return client.StoragePoolRefresh(pool, 0)
 	})
-}
-
-// volumeXML writes the description of a new volume without allocated space.
-func volumeXML(spec hypervisor.VolumeSpec) (string, error) {
-	volume := libvirtxml.StorageVolume{
-		Name:       spec.Name,
-		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(spec.CapacityBytes)}, //nolint:gosec // checked
-		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
-		Target:     &libvirtxml.StorageVolumeTarget{Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Format)}},
-	}
-	if spec.Backing != nil {
-		volume.BackingStore = &libvirtxml.StorageVolumeBackingStore{
-			Path: spec.Backing.Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Backing.Format)},
-		}
-	}
-	return volume.Marshal()
 }
 
 func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
@@ -196,7 +180,7 @@ func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hy
 		return hypervisor.Volume{}, err
 	}
 	defer h.known.forget(spec.VolumeRef)
-	return getStored(ctx, h, doing, spec.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+	return get(ctx, &h.storage, doing, spec.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		pool, err := client.StoragePoolLookupByName(spec.Pool)
 		if err != nil {
 			return hypervisor.Volume{}, err
@@ -209,15 +193,28 @@ func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hy
 	})
 }
 
-// newVolume checks and writes the description of a new volume.
+// newVolume checks and writes the description of a new volume, without allocated space.
 func newVolume(doing string, spec hypervisor.VolumeSpec) (string, error) {
-	err := spec.Check()
-	var text string
-	if err == nil {
-		text, err = volumeXML(spec)
-	}
-	if err != nil {
+	invalid := func(err error) (string, error) {
 		return "", &hypervisor.Error{Operation: doing, Object: spec.String(), Reason: hypervisor.ErrInvalid, Cause: err}
+	}
+	if err := spec.Check(); err != nil {
+		return invalid(err)
+	}
+	volume := libvirtxml.StorageVolume{
+		Name:       spec.Name,
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(spec.CapacityBytes)}, //nolint:gosec // checked
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target:     &libvirtxml.StorageVolumeTarget{Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Format)}},
+	}
+	if spec.Backing != nil {
+		volume.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path: spec.Backing.Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Backing.Format)},
+		}
+	}
+	text, err := volume.Marshal()
+	if err != nil {
+		return invalid(err)
 	}
 	return text, nil
 }
@@ -272,7 +269,7 @@ func (h *host) another(ctx context.Context) (*session, error) {
 	defer cancel()
 	select {
 	case <-h.lost:
-		return nil, &hypervisor.Error{Operation: "calling libvirt", Reason: hypervisor.ErrUnreachable}
+		return nil, errLost
 	default:
 	}
 	own, err := openSession(ctx, h.dial, h.uri)
@@ -310,7 +307,7 @@ func (h *host) recognize(ctx context.Context, own *session) error {
 func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
 	const doing = "resizing the volume"
 	defer h.known.forget(ref)
-	return h.runStored(ctx, doing, ref.String(), func(client *golibvirt.Libvirt) error {
+	return run(ctx, &h.storage, doing, ref.String(), func(client *golibvirt.Libvirt) error {
 		volume := volumeOf(ref)
 		now, err := describe(client, volume)
 		if err != nil {
@@ -326,7 +323,7 @@ func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capac
 
 func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
 	defer h.known.forget(ref)
-	return h.runStored(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
+	return run(ctx, &h.storage, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
 		return client.StorageVolDelete(volumeOf(ref), golibvirt.StorageVolDeleteNormal)
 	})
 }
@@ -335,7 +332,7 @@ func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error
 // resized directly.
 func (h *host) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
 	doing := "making the disk " + ref.String() + " of the domain larger"
-	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+	return withDomain(ctx, &h.calls, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		refuse := func(reason, cause error) error {
 			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: reason, Cause: cause}
 		}
