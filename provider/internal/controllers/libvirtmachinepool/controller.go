@@ -214,7 +214,7 @@ func again(err error) (ctrl.Result, error) {
 // read after each deletion would cost too much.
 func (s *scope) reconcileDelete(ctx context.Context) error {
 	seen, err := s.machines(ctx, s.Client)
-	if err == nil && (len(seen.all) == 0 || seen.count(func(m member) bool { return m.machine == nil && !m.isDeleting() }) > 0) {
+	if err == nil && (len(seen.all) == 0 || count(seen.all, func(m member) bool { return m.machine == nil && !m.deleting }) > 0) {
 		seen, err = s.machines(ctx, s.APIReader)
 	}
 	if err != nil {

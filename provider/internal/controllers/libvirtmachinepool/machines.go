@@ -27,13 +27,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// member is a machine of a pool.
+// member is a machine of a pool, with the state that decides about it.
 type member struct {
+	planned
 	infra *infrav1.LibvirtMachine
 	// machine is the Machine that Cluster API has created for it, or nil.
 	machine *clusterv1.Machine
-	// outdated is true if it has an older template.
-	outdated bool
 }
 
 // members are the machines of a pool, by name.
@@ -43,10 +42,22 @@ type members struct {
 	dangling []*clusterv1.Machine
 }
 
-// isReady reports whether a machine is Ready, and its node is healthy according to the Machine.
-func (m member) isReady() bool {
-	return !m.isDeleting() && conditions.IsTrue(m.infra, infrav1.ReadyCondition) &&
-		m.machine != nil && conditions.IsTrue(m.machine, clusterv1.MachineAvailableCondition)
+// member returns the state of a machine. A machine is ready if it is Ready and its node is healthy according to the
+// Machine. It is unhealthy if a MachineHealthCheck requests the owner to replace the Machine: Cluster API's controller
+// of MachinePools leaves that to the provider.
+func (s *scope) member(infra *infrav1.LibvirtMachine, machine *clusterv1.Machine) member {
+	m := member{infra: infra, machine: machine, planned: planned{name: infra.Name, created: infra.CreationTimestamp.Time,
+		outdated: s.owner != nil && !s.isUpToDate(infra), deleting: !infra.DeletionTimestamp.IsZero()}}
+	_, m.chosen = infra.Annotations[clusterv1.DeleteMachineAnnotation]
+	if machine == nil {
+		return m
+	}
+	_, isChosen := machine.Annotations[clusterv1.DeleteMachineAnnotation]
+	m.chosen = m.chosen || isChosen
+	m.deleting = m.deleting || !machine.DeletionTimestamp.IsZero()
+	m.ready = !m.deleting && conditions.IsTrue(infra, infrav1.ReadyCondition) && conditions.IsTrue(machine, clusterv1.MachineAvailableCondition)
+	m.unhealthy = collections.IsUnhealthyAndOwnerRemediated(machine)
+	return m
 }
 
 // object returns the object to delete. Cluster API then deletes the other one.
@@ -55,27 +66,6 @@ func (m member) object() client.Object {
 		return m.machine
 	}
 	return m.infra
-}
-
-func (m member) isDeleting() bool {
-	return !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero()
-}
-
-func (m member) isChosen() bool {
-	_, chosen := m.infra.Annotations[clusterv1.DeleteMachineAnnotation]
-	if m.machine != nil && !chosen {
-		_, chosen = m.machine.Annotations[clusterv1.DeleteMachineAnnotation]
-	}
-	return chosen
-}
-
-// isUnhealthy reports whether a MachineHealthCheck requests the owner to replace a Machine. Cluster API's controller of
-// MachinePools leaves that to the provider.
-func (m member) isUnhealthy() bool { return collections.IsUnhealthyAndOwnerRemediated(m.machine) }
-
-func (m member) planned() planned {
-	return planned{name: m.infra.Name, created: m.infra.CreationTimestamp.Time,
-		outdated: m.outdated, ready: m.isReady(), chosen: m.isChosen(), unhealthy: m.isUnhealthy(), deleting: m.isDeleting()}
 }
 
 // machines reads the machines of the pool. They may belong to the cache: callers must not change them.
@@ -105,13 +95,13 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 		if !s.owns(infra, owners[infra.Name]) {
 			continue
 		}
-		pool.all = append(pool.all, member{infra: infra, machine: owners[infra.Name], outdated: s.owner != nil && !s.isUpToDate(infra)})
+		pool.all = append(pool.all, s.member(infra, owners[infra.Name]))
 		delete(owners, infra.Name)
 	}
 	for _, machine := range owners {
 		pool.dangling = append(pool.dangling, machine)
 	}
-	slices.SortFunc(pool.all, func(a, b member) int { return strings.Compare(a.infra.Name, b.infra.Name) })
+	slices.SortFunc(pool.all, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	slices.SortFunc(pool.dangling, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	return pool, nil
 }
@@ -136,22 +126,18 @@ func isKind(apiVersion, kind, wantedGroup, wantedKind string) bool {
 func (m *members) planned() []planned {
 	var all []planned
 	for _, one := range m.all {
-		all = append(all, one.planned())
+		all = append(all, one.planned)
 	}
 	return all
 }
 
 func (m *members) byName(name string) member {
 	for _, one := range m.all {
-		if one.infra.Name == name {
+		if one.name == name {
 			return one
 		}
 	}
 	return member{}
-}
-
-func (m *members) count(is func(member) bool) int {
-	return count(m.all, is)
 }
 
 // forgetRecovered removes the condition OwnerRemediated from Machines that are healthy again, as Cluster API does for
@@ -160,7 +146,7 @@ func (m *members) count(is func(member) bool) int {
 func (s *scope) forgetRecovered(ctx context.Context, seen *members) error {
 	var errs []error
 	for _, m := range seen.all {
-		if m.machine == nil || m.isDeleting() || !hasRecovered(m.machine) {
+		if m.machine == nil || m.deleting || !hasRecovered(m.machine) {
 			continue
 		}
 		after := m.machine.DeepCopy()

@@ -20,6 +20,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/collections"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
@@ -40,8 +41,8 @@ func (s *scope) desired(seen *members) int {
 	if !s.isManagedElsewhere() {
 		return s.replicas()
 	}
-	alive := seen.count(func(m member) bool { return !m.isDeleting() })
-	if seen.count(func(m member) bool { return !m.isDeleting() && (m.outdated || m.isUnhealthy()) }) > 0 {
+	alive := count(seen.all, func(m member) bool { return !m.deleting })
+	if count(seen.all, func(m member) bool { return !m.deleting && (m.outdated || m.unhealthy) }) > 0 {
 		return min(alive, s.replicas())
 	}
 	return alive
@@ -85,8 +86,8 @@ func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
 	if !s.isManagedElsewhere() {
 		return 0
 	}
-	unhealthy := seen.count(func(m member) bool { return !m.isDeleting() && m.isUnhealthy() })
-	healthy := seen.count(func(m member) bool { return !m.isDeleting() && !m.isUnhealthy() })
+	unhealthy := count(seen.all, func(m member) bool { return !m.deleting && m.unhealthy })
+	healthy := count(seen.all, func(m member) bool { return !m.deleting && !m.unhealthy })
 	return min(unhealthy, desired-healthy)
 }
 
@@ -153,7 +154,7 @@ func (s *scope) deleteMember(ctx context.Context, m member) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleted a machine of the pool", "name", m.infra.Name, "throughItsMachine", m.machine != nil, "outdated", m.outdated, "ready", m.isReady(), "unhealthy", m.isUnhealthy())
+	ctrl.LoggerFrom(ctx).Info("Deleted a machine of the pool", "name", m.name, "throughItsMachine", m.machine != nil, "outdated", m.outdated, "ready", m.ready, "unhealthy", m.unhealthy)
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) 
 	if err := s.APIReader.Get(ctx, key, &infrav1.LibvirtMachine{}); !apierrors.IsNotFound(err) {
 		return outcome.Wrap(err, "reading the LibvirtMachine of Machine "+machine.Name)
 	}
-	return s.deleteMember(ctx, member{infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, machine: machine})
+	return s.deleteMember(ctx, member{machine: machine, planned: planned{name: key.Name, unhealthy: collections.IsUnhealthyAndOwnerRemediated(machine)}})
 }
 
 // create creates machines. It reserves the numbers in their names first, with optimistic locking: a concurrent
@@ -182,7 +183,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	}
 	domains := map[string]int{}
 	for _, m := range seen.all {
-		if !m.isDeleting() {
+		if !m.deleting {
 			domains[m.infra.Annotations[infrav1.FailureDomainAnnotation]]++
 		}
 	}

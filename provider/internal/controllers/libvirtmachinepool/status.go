@@ -51,7 +51,7 @@ func (s *scope) observe(seen *members, problem error) {
 
 func instance(m member) infrav1.LibvirtMachinePoolInstanceStatus {
 	one := infrav1.LibvirtMachinePoolInstanceStatus{InstanceName: m.infra.Name, ProviderID: m.infra.Spec.ProviderID,
-		Addresses: m.infra.Status.Addresses, Ready: ptr.To(m.isReady())}
+		Addresses: m.infra.Status.Addresses, Ready: ptr.To(m.ready)}
 	if m.machine != nil {
 		one.Version = m.machine.Spec.Version
 	}
@@ -61,9 +61,9 @@ func instance(m member) infrav1.LibvirtMachinePoolInstanceStatus {
 // replicasReady returns the condition of the number of machines. A rollout may add some.
 func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 	desired := s.desired(seen)
-	alive := seen.count(func(m member) bool { return !m.isDeleting() })
-	ready := seen.count(member.isReady)
-	rolling := seen.count(func(m member) bool { return m.outdated })
+	alive := count(seen.all, func(m member) bool { return !m.deleting })
+	ready := count(seen.all, func(m member) bool { return m.ready })
+	rolling := count(seen.all, func(m member) bool { return m.outdated })
 	is := func(status metav1.ConditionStatus, reason, message string, values ...any) metav1.Condition {
 		message = fmt.Sprintf(message, values...)
 		if problem != nil && !apierrors.IsConflict(problem) {
@@ -89,15 +89,15 @@ func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 func notReady(seen *members) string {
 	var names []string
 	for _, m := range seen.all {
-		if !m.isReady() && !m.isDeleting() {
-			names = append(names, m.infra.Name)
+		if !m.ready && !m.deleting {
+			names = append(names, m.name)
 		}
 	}
 	return outcome.Names(names)
 }
 
 func upToDate(seen *members) metav1.Condition {
-	if outdated := seen.count(func(m member) bool { return m.outdated }); outdated > 0 {
+	if outdated := count(seen.all, func(m member) bool { return m.outdated }); outdated > 0 {
 		return metav1.Condition{Type: infrav1.UpToDateCondition, Status: metav1.ConditionFalse, Reason: infrav1.RollingOutReason,
 			Message: fmt.Sprintf("%d of %d machines have an older template, version or bootstrap data", outdated, len(seen.all))}
 	}
@@ -119,7 +119,7 @@ func (s *scope) announce(before *infrav1.LibvirtMachinePool) {
 // keepMetadata updates the labels, annotations and owners of the machines in place.
 func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
 	for _, m := range seen.all {
-		if m.isDeleting() {
+		if m.deleting {
 			continue
 		}
 		after := m.infra.DeepCopy()
