@@ -97,7 +97,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, host); err != nil || written {
 		return ctrl.Result{}, outcome.Wrap(client.IgnoreNotFound(err), "setting the Paused condition")
 	} else if isPaused {
-		return r.keepSession(ctx, host)
+		if _, err := r.keepSession(ctx, host); err != nil {
+			return ctrl.Result{}, err
+		}
+		return nextReading(host), nil
 	}
 
 	before := host.DeepCopy()
@@ -119,18 +122,15 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	if !host.DeletionTimestamp.IsZero() && len(machines) == 0 {
 		return outcome.Again(r.finishDeletion(ctx, host))
 	}
-	target, err := r.target(ctx, host)
-	hopeless := (*targetError)(nil)
-	if errors.As(err, &hopeless) && r.Fleet.IsOpen(host.Name, target) {
-		snapshot, _ := r.Fleet.Snapshot(host.Name)
-		r.setAll(host, snapshot, machines, hopeless)
-		return ctrl.Result{RequeueAfter: secretInterval}, nil
-	}
-	if hopeless != nil {
-		r.Fleet.Forget(host.Name)
-		setUnreachable(host, hopeless.reason, hopeless.Error())
-		setReady(host, machines)
-		return ctrl.Result{RequeueAfter: secretInterval}, nil //nolint:nilerr // in the condition
+	unusable, err := r.keepSession(ctx, host)
+	if unusable != nil {
+		if snapshot, isOpen := r.Fleet.Snapshot(host.Name); isOpen {
+			r.setAll(host, snapshot, machines, unusable)
+		} else {
+			setUnreachable(host, unusable.reason, unusable.Error())
+			setReady(host, machines)
+		}
+		return nextReading(host), nil
 	}
 	if err != nil {
 		if !seen(host) { // otherwise the status stays until the API server works again
@@ -140,7 +140,6 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		}
 		return ctrl.Result{}, err
 	}
-	r.Fleet.Ensure(host.Name, target)
 	if recorded, err := r.recognize(ctx, host); err != nil || recorded {
 		return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "checking the UUID of the hypervisor"))
 	}
@@ -149,10 +148,15 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		return ctrl.Result{}, nil // the status stays until the end of the first attempt, which triggers a reconcile
 	}
 	r.setAll(host, snapshot, machines, r.Fleet.Rotation(host.Name))
+	return nextReading(host), nil
+}
+
+// nextReading requeues a host with credentials, which are read again.
+func nextReading(host *infrav1.LibvirtHost) ctrl.Result {
 	if host.Spec.IdentityRef == nil {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: secretInterval}, nil
+	return ctrl.Result{RequeueAfter: secretInterval}
 }
 
 // setAll sets the status. unused is the reason why the open connection still has earlier credentials, or nil.
@@ -166,23 +170,20 @@ func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, 
 	setReady(host, machines)
 }
 
-// keepSession keeps the session with a paused host, for its machines. It writes nothing.
-func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
+// keepSession keeps the session with a host. unusable is why the host can't be connected to until a user changes it: the
+// session then ends, unless it has a connection with earlier credentials.
+func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost) (unusable *targetError, err error) {
 	target, err := r.target(ctx, host)
-	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
+	switch {
+	case errors.As(err, &unusable):
 		if !r.Fleet.IsOpen(host.Name, target) {
 			r.Fleet.Forget(host.Name)
 		}
-		return ctrl.Result{RequeueAfter: secretInterval}, nil
+		return unusable, nil
+	case err == nil:
+		r.Fleet.Ensure(host.Name, target)
 	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	r.Fleet.Ensure(host.Name, target)
-	if host.Spec.IdentityRef == nil {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{RequeueAfter: secretInterval}, nil
+	return nil, err
 }
 
 func (r *Reconciler) forget(host string) {

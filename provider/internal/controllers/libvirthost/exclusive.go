@@ -8,6 +8,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -67,7 +68,7 @@ func shortened(messages []string) string {
 	const most = 1024
 	text := strings.Join(messages, "; ")
 	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
+		text = notes.Cut(text, most-len("...")) + "..."
 	}
 	return text
 }
