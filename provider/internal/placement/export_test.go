@@ -4,7 +4,7 @@ package placement
 func Choose(request Request, hosts []Host, bound []Machine) (string, error) {
 	counted := &tally{}
 	for _, machine := range bound {
-		if machine.UID != request.Machine.UID && !counted.has(machine.UID) {
+		if _, twice := counted.machines[machine.UID]; machine.UID != request.Machine.UID && !twice {
 			counted.set(machine)
 		}
 	}

@@ -126,9 +126,8 @@ func (l *Ledger) Release(machine types.UID) {
 
 // Counts reports whether a machine is placed or has a reservation.
 func (l *Ledger) Counts(machine types.UID) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.placed.has(machine)
+	_, counts := l.Taken(machine)
+	return counts
 }
 
 // Reservations returns the machines with a reservation, with their hosts, in no particular order.

@@ -152,48 +152,9 @@ func onHost(needs Resources, pools []string) Resources {
 	return named
 }
 
-// unfit returns why a host doesn't fit, or nothing if it does.
+// unfit returns why a host doesn't fit, or nothing if it does. What is known without a connection comes first.
 func unfit(request Request, host *Host, on *load) (Reason, string) {
-	needs := onHost(request.Machine.Needs, host.Pools)
-	for _, filter := range []func() (Reason, string){
-		func() (Reason, string) { return notUsable(host) },
-		func() (Reason, string) { return wrongFailureDomain(request, host) },
-		func() (Reason, string) { return connecting(host) },
-		func() (Reason, string) { return wrongArchitecture(request, host) },
-		func() (Reason, string) {
-			return missing(MissingFeature, "feature", request.Features, host.Features)
-		},
-		func() (Reason, string) { return missingPools(needs, host) },
-		func() (Reason, string) { return missingImage(request, host) },
-		func() (Reason, string) {
-			return missing(MissingNetwork, "network", request.Networks, host.Networks)
-		},
-		func() (Reason, string) {
-			if over := host.Quota.exceeded(needs, nil, on.used); len(over) > 0 {
-				return QuotaExceeded, quotaExceeded(over)
-			}
-			return "", ""
-		},
-		func() (Reason, string) {
-			if short := on.free.shortages(needs); len(short) > 0 {
-				return NoRoom, noRoom(short)
-			}
-			if host.Full {
-				return NoRoom, "no room (a machine on the host ran out of room, although enough should be free)"
-			}
-			return "", ""
-		},
-	} {
-		if reason, message := filter(); reason != "" {
-			return reason, message
-		}
-	}
-	return "", ""
-}
-
-func noRoom(short []string) string { return "no room (" + strings.Join(short, ", ") + ")" }
-
-func notUsable(host *Host) (Reason, string) {
+	failureDomain := cmp.Or(host.FailureDomain, host.Name)
 	switch {
 	case !host.Selected:
 		return NotSelected, "the cluster's hostSelector doesn't select it"
@@ -207,57 +168,54 @@ func notUsable(host *Host) (Reason, string) {
 		return NotReady, "not ready: " + host.Message
 	case !host.Ready && !host.Connecting:
 		return NotReady, "not ready"
-	}
-	return "", ""
-}
-
-func wrongFailureDomain(request Request, host *Host) (Reason, string) {
-	failureDomain := cmp.Or(host.FailureDomain, host.Name)
-	if request.FailureDomain != "" && request.FailureDomain != failureDomain {
+	case request.FailureDomain != "" && request.FailureDomain != failureDomain:
 		return WrongFailureDomain, fmt.Sprintf("in failure domain %s, not %s", failureDomain, request.FailureDomain)
-	}
-	return "", ""
-}
-
-// connecting is checked after everything that is known without a connection.
-func connecting(host *Host) (Reason, string) {
-	if host.Connecting {
+	case host.Connecting:
 		return NotSeen, "connecting"
-	}
-	return "", ""
-}
-
-func wrongArchitecture(request Request, host *Host) (Reason, string) {
-	if request.Architecture != host.Architecture {
+	case request.Architecture != host.Architecture:
 		return WrongArchitecture, fmt.Sprintf("has architecture %s, not %s", cmp.Or(host.Architecture, "unknown"), request.Architecture)
 	}
+	needs := onHost(request.Machine.Needs, host.Pools)
+	if reason, message := missing(request, host, needs.pools()); reason != "" {
+		return reason, message
+	}
+	if over := host.Quota.exceeded(needs, nil, on.used); len(over) > 0 {
+		return QuotaExceeded, quotaExceeded(over)
+	}
+	if short := on.free.shortages(needs); len(short) > 0 {
+		return NoRoom, noRoom(short)
+	}
+	if host.Full {
+		return NoRoom, "no room (a machine on the host ran out of room, although enough should be free)"
+	}
 	return "", ""
 }
 
-func missingPools(needs Resources, host *Host) (Reason, string) {
-	wanted := needs.names(Disk)
-	if slices.Contains(wanted, "") {
-		return MissingPool, "has no storage pool for disks"
-	}
-	return missing(MissingPool, "storage pool", wanted, host.Pools)
-}
+func noRoom(short []string) string { return "no room (" + strings.Join(short, ", ") + ")" }
 
-func missingImage(request Request, host *Host) (Reason, string) {
-	if request.ImageVolume == "" {
-		return "", ""
+// missing returns the first kind of things that a host lacks for a machine with disks in pools, or nothing.
+func missing(request Request, host *Host, pools []string) (Reason, string) {
+	var images []string
+	if request.ImageVolume != "" {
+		images = []string{request.ImageVolume}
 	}
-	return missing(MissingImage, "image volume", []string{request.ImageVolume}, host.ImageVolumes)
-}
-
-func missing(reason Reason, what string, wanted, present []string) (Reason, string) {
-	var lacking []string
-	for _, name := range wanted {
-		if !slices.Contains(present, name) {
-			lacking = append(lacking, name)
+	for _, kind := range []struct {
+		reason          Reason
+		what            string
+		wanted, present []string
+	}{
+		{MissingFeature, "feature", request.Features, host.Features},
+		{MissingPool, "storage pool", pools, host.Pools},
+		{MissingImage, "image volume", images, host.ImageVolumes},
+		{MissingNetwork, "network", request.Networks, host.Networks},
+	} {
+		lacking := slices.DeleteFunc(slices.Clone(kind.wanted), func(name string) bool { return slices.Contains(kind.present, name) })
+		if slices.Contains(lacking, "") { // the host's first pool
+			return kind.reason, "has no storage pool for disks"
+		}
+		if len(lacking) > 0 {
+			return kind.reason, fmt.Sprintf("lacks %s %s", kind.what, strings.Join(lacking, ", "))
 		}
 	}
-	if len(lacking) == 0 {
-		return "", ""
-	}
-	return reason, fmt.Sprintf("lacks %s %s", what, strings.Join(lacking, ", "))
+	return "", ""
 }

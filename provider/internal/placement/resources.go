@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
@@ -99,16 +100,16 @@ func (r Resources) covers(needs Resources) bool {
 	return true
 }
 
-// names returns the names of the resources of a kind, sorted.
-func (r Resources) names(kind Kind) []string {
-	var names []string
+// pools returns the names of the storage pools, sorted.
+func (r Resources) pools() []string {
+	var pools []string
 	for key := range r {
-		if key.Kind == kind {
-			names = append(names, key.Name)
+		if key.Kind == Disk {
+			pools = append(pools, key.Name)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(pools)
+	return pools
 }
 
 // shortages lists the resources of which r has less than needs, sorted.
@@ -132,13 +133,10 @@ func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
 	if room == nil {
 		room = Resources{}
 	}
-	var cpus int64
-	if spec.Reserved.CPUs != nil {
-		cpus = int64(*spec.Reserved.CPUs)
-	}
-	room[Resource{Kind: CPU}] = overcommit(capacity[Resource{Kind: CPU}]-cpus, spec.Overcommit.CPUPercent)
+	cpus := capacity[Resource{Kind: CPU}] - int64(ptr.Deref(spec.Reserved.CPUs, 0))
+	room[Resource{Kind: CPU}] = overcommit(cpus, spec.Overcommit.CPUPercent)
 	room[Resource{Kind: Memory}] = overcommit(capacity[Resource{Kind: Memory}]-bytes(spec.Reserved.Memory), spec.Overcommit.MemoryPercent)
-	for _, pool := range capacity.names(Disk) {
+	for _, pool := range capacity.pools() {
 		key := Resource{Kind: Disk, Name: pool}
 		if !slices.Contains(spec.StoragePools.Disks, pool) {
 			delete(room, key)

@@ -27,11 +27,6 @@ type owner struct {
 	name    string
 }
 
-func (t *tally) has(machine types.UID) bool {
-	_, exists := t.machines[machine]
-	return exists
-}
-
 // set adds a machine, or replaces it. It must not be changed afterwards.
 func (t *tally) set(machine Machine) {
 	t.remove(machine.UID)
