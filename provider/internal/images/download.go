@@ -260,17 +260,13 @@ func (d *download) plain(err error) error {
 	return err
 }
 
-// Errors of downloads are shown in conditions. More people can read these than know the credentials in the URLs of
-// images, redirects and proxies. Errors of net/http quote much of what servers and proxies send, which may repeat the
-// credentials that they received.
+// Errors of downloads are logged. More people can read logs than know the credentials in the URLs of images, redirects
+// and proxies. Errors of net/http quote much of what servers and proxies send, which may repeat the credentials that
+// they received.
 
-// refusal is an error whose text was written here and may be shown.
-type refusal struct{ text string }
-
-func (r *refusal) Error() string { return r.text }
-
+// refused returns an error with a text that may be shown.
 func refused(format string, values ...any) error {
-	return &refusal{text: fmt.Sprintf(format, values...)}
+	return &shown{text: fmt.Sprintf(format, values...)}
 }
 
 // discreet is a transport that refuses redirects with unreadable targets, which http.Client would quote, and sources
@@ -314,7 +310,7 @@ func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Res
 // queries.
 var sent = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^\s/@]+@|[?#]\S+`)
 
-// shown is an error with a text that may be shown.
+// shown is an error with a text that may be shown, and the original error, if any.
 type shown struct {
 	text string
 	err  error
@@ -327,7 +323,7 @@ func (s *shown) Unwrap() error { return s.err }
 
 // discreetly returns an error of net/http with a text without credentials and URLs.
 func discreetly(err error) error {
-	var own *refusal
+	var own *shown
 	if errors.As(err, &own) {
 		return own
 	}

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
@@ -160,10 +159,6 @@ func (t *Transferring) Error() string {
 type Failed struct {
 	// URL of the image without credentials.
 	URL string
-	// Attempts is the number of attempts.
-	Attempts int
-	// Retry is the time of the next attempt.
-	Retry time.Time
 	// Err is the error of the last attempt.
 	Err error
 }

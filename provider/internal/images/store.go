@@ -200,7 +200,6 @@ type task struct {
 	// The store's lock guards these.
 	phase    phase
 	attempts int
-	retry    time.Time
 	err      error
 	wantedBy map[types.NamespacedName]bool
 }
@@ -234,7 +233,7 @@ func (t *task) want(machine types.NamespacedName) {
 func (t *task) state() error {
 	url := shownURL(t.wish.URL)
 	if t.err != nil && t.phase != transferring {
-		return &Failed{URL: url, Attempts: t.attempts, Retry: t.retry, Err: t.err}
+		return &Failed{URL: url, Err: t.err}
 	}
 	return &Transferring{URL: url, Queued: t.phase == queued, DoneBytes: t.done.Load(), TotalBytes: t.total.Load()}
 }
@@ -321,7 +320,7 @@ func (t *task) fail(err error) time.Duration {
 	}
 	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // spreads retries, not a secret
 	t.attempts++
-	t.phase, t.err, t.retry = waiting, err, s.now().Add(wait)
+	t.phase, t.err = waiting, err
 	if changed {
 		t.notify()
 	}
