@@ -24,17 +24,12 @@ type connection struct {
 
 var _ hypervisor.Hypervisor = &connection{}
 
-// refusal is the failure of a call: a reason, and maybe a cause.
-type refusal struct{ reason, cause error }
-
-// Error implements error.
-func (r refusal) Error() string { return r.reason.Error() }
-
+// refuse returns the failure of a call, without the operation and the object. cause may be empty.
 func refuse(reason error, cause string) error {
 	if cause == "" {
-		return refusal{reason: reason}
+		return &hypervisor.Error{Reason: reason}
 	}
-	return refusal{reason: reason, cause: errors.New(cause)}
+	return &hypervisor.Error{Reason: reason, Cause: errors.New(cause)}
 }
 
 // do logs a call, applies faults to it, and runs it while the host's lock is held.
@@ -42,8 +37,11 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 	h := c.host
 	var none T
 	call := &Call{Operation: operation, Object: object}
-	finish := func(reason, cause error) error {
-		err := &hypervisor.Error{Operation: doing, Object: object, Reason: reason, Cause: cause}
+	finish := func(err error) error {
+		var refused *hypervisor.Error
+		if errors.As(err, &refused) {
+			err = &hypervisor.Error{Operation: doing, Object: object, Reason: refused.Reason, Cause: refused.Cause}
+		}
 		h.lock.Lock()
 		call.Err = err
 		h.lock.Unlock()
@@ -60,18 +58,17 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 		return none, finish(c.happen(ctx, operation, fault))
 	}
 	if c.isLost() || unreachable {
-		return none, finish(hypervisor.ErrUnreachable, nil)
+		return none, finish(refuse(hypervisor.ErrUnreachable, ""))
 	}
 	if err := ctx.Err(); err != nil {
-		return none, finish(hypervisor.ErrTimeout, err)
+		return none, finish(&hypervisor.Error{Reason: hypervisor.ErrTimeout, Cause: err})
 	}
 	result, err := answer(ctx, c, operation, act)
 	if fault != nil {
 		return none, finish(c.happen(ctx, operation, fault))
 	}
-	var refused refusal
-	if errors.As(err, &refused) {
-		return none, finish(refused.reason, refused.cause)
+	if err != nil {
+		return none, finish(err)
 	}
 	return result, nil
 }
@@ -122,14 +119,14 @@ func (c *connection) wait(ctx context.Context, operation Operation, answered <-c
 	case <-answered:
 		return nil
 	case <-ctx.Done():
-		return refusal{reason: hypervisor.ErrTimeout, cause: ctx.Err()}
+		return &hypervisor.Error{Reason: hypervisor.ErrTimeout, Cause: ctx.Err()}
 	case <-c.lost:
-		return refusal{reason: hypervisor.ErrUnreachable}
+		return refuse(hypervisor.ErrUnreachable, "")
 	case <-past:
 		if !own {
 			c.lose()
 		}
-		return refusal{reason: hypervisor.ErrTimeout, cause: context.DeadlineExceeded}
+		return &hypervisor.Error{Reason: hypervisor.ErrTimeout, Cause: context.DeadlineExceeded}
 	}
 }
 

@@ -2,7 +2,6 @@ package fake
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -182,19 +181,17 @@ func (h *Host) fault(operation Operation, object string) *Fault {
 	return nil
 }
 
-// happen applies a fault to a call on a connection, and returns the result of the call.
-func (c *connection) happen(ctx context.Context, operation Operation, fault *Fault) (reason, cause error) {
+// happen applies a fault to a call on a connection, and returns the error of the call.
+func (c *connection) happen(ctx context.Context, operation Operation, fault *Fault) error {
 	switch fault.Effect {
 	case Fail:
-		return fault.Reason, nil
+		return refuse(fault.Reason, "")
 	case Disconnect:
 		c.lose()
-		return hypervisor.ErrUnreachable, nil
+		return refuse(hypervisor.ErrUnreachable, "")
 	case Hang:
 	}
 	c.host.countHanging(1)
 	defer c.host.countHanging(-1)
-	var refused refusal
-	errors.As(c.wait(ctx, operation, nil), &refused)
-	return refused.reason, refused.cause
+	return c.wait(ctx, operation, nil)
 }

@@ -145,9 +145,9 @@ func (c *connection) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef,
 		case !exists:
 			return refuse(hypervisor.ErrNotFound, "")
 		case readErr != nil:
-			return refusal{reason: hypervisor.ErrOther, cause: fmt.Errorf("reading the content to upload: %w", readErr)}
+			return &hypervisor.Error{Reason: hypervisor.ErrOther, Cause: fmt.Errorf("reading the content to upload: %w", readErr)}
 		case int64(len(read)) < size:
-			return refusal{reason: hypervisor.ErrInvalid, cause: fmt.Errorf("reading the content to upload: %w", errors.Join(io.ErrUnexpectedEOF,
+			return &hypervisor.Error{Reason: hypervisor.ErrInvalid, Cause: fmt.Errorf("reading the content to upload: %w", errors.Join(io.ErrUnexpectedEOF,
 				fmt.Errorf("%d bytes of %d", len(read), size)))}
 		case int64(len(read)) > size:
 			return refuse(hypervisor.ErrInvalid, fmt.Sprintf("the content is longer than %d bytes", size))
