@@ -22,8 +22,7 @@ func disksThatGrow(t *testing.T, f Fixture) {
 		{Format: hypervisor.FormatRaw}, {Format: hypervisor.FormatQCOW2}, {Format: hypervisor.FormatQCOW2, Backing: &hypervisor.Backing{Path: image.Path, Format: hypervisor.FormatQCOW2}},
 	} {
 		spec.VolumeRef, spec.CapacityBytes = refs[i], 1<<20
-		_, err := host.CreateVolume(ctx, spec)
-		g.Expect(err).ToNot(gomega.HaveOccurred())
+		g.Expect(host.CreateVolume(ctx, spec)).Error().ToNot(gomega.HaveOccurred())
 	}
 	definition := f.Define(uuid1, "m-1", nil, refs...)
 	// Define gives all disks the raw format, which only the first one has here.
@@ -37,9 +36,7 @@ func disksThatGrow(t *testing.T, f Fixture) {
 	for _, ref := range refs {
 		for range 2 { // the second call changes nothing
 			g.Expect(host.GrowDisk(ctx, uuid1, ref, 3<<20)).To(gomega.Succeed(), ref.Name)
-			volume, err := host.Volume(ctx, ref)
-			g.Expect(err).ToNot(gomega.HaveOccurred())
-			g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(3<<20), ref.Name)
+			g.Expect(host.Volume(ctx, ref)).To(gomega.HaveField("CapacityBytes", gomega.BeEquivalentTo(3<<20)), ref.Name)
 		}
 		g.Expect(host.GrowDisk(ctx, uuid1, ref, 2<<20)).To(failsWith(hypervisor.ErrInvalid), ref.Name)
 	}

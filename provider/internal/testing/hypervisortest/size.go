@@ -16,8 +16,7 @@ func sizeOfADomain(t *testing.T, f Fixture) {
 	ctx, host := f.connected(t)
 	owner := &hypervisor.Owner{Cluster: "c", Namespace: "default", Name: "m-1"}
 	root := hypervisor.VolumeRef{Pool: f.Pool, Name: "root"}
-	_, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: root, Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20})
-	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: root, Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20})).Error().ToNot(gomega.HaveOccurred())
 	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", owner, root))).To(gomega.Succeed())
 	before, err := host.Domain(ctx, uuid1)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
@@ -117,12 +116,8 @@ func consoleLogOfADomain(t *testing.T, f Fixture) {
 	g.Expect(f.HasConsoleLog(another)).To(gomega.BeTrue(), "a file that doesn't have the name of the domain")
 
 	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", nil))).To(gomega.Succeed())
-	domain, err := host.Domain(ctx, uuid1)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(domain.ConsoleLog).To(gomega.BeEmpty())
+	g.Expect(host.Domain(ctx, uuid1)).To(gomega.HaveField("ConsoleLog", gomega.BeEmpty()))
 	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed(), "without one")
-	domains, err := host.ListDomains(ctx)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(domains).To(gomega.HaveLen(1))
+	g.Expect(host.ListDomains(ctx)).To(gomega.HaveLen(1))
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }

@@ -45,9 +45,7 @@ func volumes(t *testing.T, f Fixture) {
 	ctx, host := f.connected(t)
 	named := func(name string) hypervisor.VolumeRef { return hypervisor.VolumeRef{Pool: f.Pool, Name: name} }
 
-	before, err := host.PoolVolumes(ctx, f.Pool)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(before).To(gomega.BeEmpty())
+	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.BeEmpty())
 
 	base, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("base.raw"), Format: hypervisor.FormatRaw, CapacityBytes: 3 << 20})
 	g.Expect(err).ToNot(gomega.HaveOccurred())
@@ -58,8 +56,7 @@ func volumes(t *testing.T, f Fixture) {
 	g.Expect(base.Format).To(gomega.Equal(hypervisor.FormatRaw))
 	g.Expect(base.CapacityBytes).To(gomega.BeEquivalentTo(3 << 20))
 	g.Expect(base.BackingPath).To(gomega.BeEmpty())
-	_, err = host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("base.raw"), Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 30})
-	g.Expect(err).To(failsWith(hypervisor.ErrAlreadyExists))
+	g.Expect(host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("base.raw"), Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 30})).Error().To(failsWith(hypervisor.ErrAlreadyExists))
 	g.Expect(host.Volume(ctx, named("base.raw"))).To(gomega.Equal(base), "a refused creation changes nothing")
 
 	overlay, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{
@@ -78,15 +75,12 @@ func volumes(t *testing.T, f Fixture) {
 		g.Expect(clone.Format).To(gomega.Equal(format), "a clone has the format that was asked for")
 		g.Expect(clone.BackingPath).To(gomega.BeEmpty())
 		g.Expect(clone.CapacityBytes).To(gomega.BeEquivalentTo(3<<20), "a clone is at least as large as its source")
-		_, err = host.CloneVolume(ctx, spec, named("base.raw"))
-		g.Expect(err).To(failsWith(hypervisor.ErrAlreadyExists))
+		g.Expect(host.CloneVolume(ctx, spec, named("base.raw"))).Error().To(failsWith(hypervisor.ErrAlreadyExists))
 	}
 
 	g.Expect(host.ResizeVolume(ctx, named("clone"), 4<<20)).To(gomega.Succeed())
 	g.Expect(host.ResizeVolume(ctx, named("clone"), 2<<20)).To(failsWith(hypervisor.ErrInvalid))
-	resized, err := host.Volume(ctx, named("clone"))
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(resized.CapacityBytes).To(gomega.BeEquivalentTo(4 << 20))
+	g.Expect(host.Volume(ctx, named("clone"))).To(gomega.HaveField("CapacityBytes", gomega.BeEquivalentTo(4<<20)))
 
 	var names []string
 	all, err := host.PoolVolumes(ctx, f.Pool)
@@ -108,8 +102,7 @@ func volumes(t *testing.T, f Fixture) {
 		"raw overlay":            {VolumeRef: named("v"), Format: hypervisor.FormatRaw, CapacityBytes: 1, Backing: &hypervisor.Backing{Path: "/x", Format: hypervisor.FormatRaw}},
 		"backing without format": {VolumeRef: named("v"), Format: hypervisor.FormatQCOW2, CapacityBytes: 1, Backing: &hypervisor.Backing{Path: "/x"}},
 	} {
-		_, err := host.CreateVolume(ctx, spec)
-		g.Expect(err).To(failsWith(hypervisor.ErrInvalid), name)
+		g.Expect(host.CreateVolume(ctx, spec)).Error().To(failsWith(hypervisor.ErrInvalid), name)
 	}
 }
 
@@ -119,11 +112,10 @@ func uploads(t *testing.T, f Fixture) {
 	const size = 5<<20 + 123 // more than one packet
 	ref := hypervisor.VolumeRef{Pool: f.Pool, Name: "uploaded"}
 	content := bytes.Repeat([]byte("0123456789abcde\n"), size/16+1)[:size]
-	_, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: size})
-	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: size})).Error().ToNot(gomega.HaveOccurred())
 
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), size)).To(gomega.Succeed())
-	err = host.UploadVolume(ctx, ref, bytes.NewReader(content[:size-1]), size)
+	err := host.UploadVolume(ctx, ref, bytes.NewReader(content[:size-1]), size)
 	g.Expect(err).To(failsWith(hypervisor.ErrInvalid))
 	g.Expect(err).To(gomega.MatchError(io.ErrUnexpectedEOF))
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), size-1)).To(failsWith(hypervisor.ErrInvalid))
@@ -138,22 +130,15 @@ func uploads(t *testing.T, f Fixture) {
 	g.Expect(err).To(gomega.MatchError(broken))
 
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), size)).To(gomega.Succeed(), "after all of these")
-	volume, err := host.Volume(ctx, ref)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(volume.AllocatedBytes).To(gomega.BeNumerically(">=", size))
+	g.Expect(host.Volume(ctx, ref)).To(gomega.HaveField("AllocatedBytes", gomega.BeNumerically(">=", size)))
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
 
 	small := hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: 1}
-	_, err = host.CreateVolume(ctx, small)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.CreateVolume(ctx, small)).Error().ToNot(gomega.HaveOccurred())
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), hypervisor.UnknownSize)).To(gomega.Succeed())
-	volume, err = host.Volume(ctx, ref)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size), "a raw volume grows with its content")
+	g.Expect(host.Volume(ctx, ref)).To(gomega.HaveField("CapacityBytes", gomega.BeEquivalentTo(size)), "a raw volume grows with its content")
 	small.Name = "copied"
-	volume, err = host.CloneVolume(ctx, small, ref)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size))
+	g.Expect(host.CloneVolume(ctx, small, ref)).To(gomega.HaveField("CapacityBytes", gomega.BeEquivalentTo(size)))
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
 	g.Expect(host.DeleteVolume(ctx, small.VolumeRef)).To(gomega.Succeed())
 }
@@ -203,8 +188,7 @@ func filesOfOthers(t *testing.T, f Fixture) {
 
 	g.Expect(host.Pool(ctx, f.Pool)).To(gomega.Equal(before))
 	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.BeEmpty())
-	_, err = host.Volume(ctx, ref)
-	g.Expect(err).To(failsWith(hypervisor.ErrNotFound))
+	g.Expect(host.Volume(ctx, ref)).Error().To(failsWith(hypervisor.ErrNotFound))
 
 	g.Expect(host.RefreshPool(ctx, f.Pool)).To(gomega.Succeed())
 	volume, err := host.Volume(ctx, ref)
@@ -212,9 +196,7 @@ func filesOfOthers(t *testing.T, f Fixture) {
 	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(len(content)))
 	g.Expect(volume.Format).To(gomega.Equal(hypervisor.FormatRaw))
 	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.Equal([]hypervisor.Volume{volume}))
-	after, err := host.Pool(ctx, f.Pool)
-	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(after.AvailableBytes).To(gomega.BeNumerically("<", before.AvailableBytes))
+	g.Expect(host.Pool(ctx, f.Pool)).To(gomega.HaveField("AvailableBytes", gomega.BeNumerically("<", before.AvailableBytes)))
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
 	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.BeEmpty())
 }
