@@ -121,8 +121,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return outcome.Again(err)
 		}
 	}
-	// setReady summarizes the other conditions. During deletion reconcileDelete sets Ready.
-	setReady(s.infra)
 	return outcome.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
 }
 
@@ -133,8 +131,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		err = errors.Join(err, r.reconcileBalancer(ctx, s))
 	}
 	setEndpointCondition(s)
-	// setProvisioned marks the infrastructure as provisioned. This is never reverted.
 	setProvisioned(s.infra)
+	outcome.SetReady(s.infra, summarized)
 	if claims.NotGiven(s.noAddress) == nil {
 		err = errors.Join(err, s.noAddress) // an error is retried; a change of the claim triggers a reconcile
 	}
@@ -157,36 +155,38 @@ func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtClu
 	return cluster, outcome.Wrap(err, "reading the owner")
 }
 
-// reconcileDelete waits until the cluster's LibvirtMachines are deleted, which need it to know their hosts. Then it
-// deletes the load balancer and releases the endpoint's address, because IPAM providers don't release claims of a
-// deleted Cluster. It reports whether everything is deleted.
+// reconcileDelete reports whether everything is deleted. Otherwise Ready shows what it waits for.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
-	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
-	names, err := r.machineNames(ctx, s.infra)
-	switch {
-	case err != nil:
-	case len(names) > 0:
-		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), outcome.Names(names))
-	default:
-		ready.Message, err = r.deleteBalancer(ctx, s)
-		if err != nil || ready.Message != "" {
-			break
-		}
-		var left []string
-		left, err = r.claimer(s.infra).Release(ctx, []string{claimName(s.infra)})
-		switch {
-		case err != nil:
-		case len(left) > 0:
-			ready.Message = "Waiting for the IPAM provider to release IPAddressClaims: " + outcome.Names(left)
-		default:
-			return true, nil
-		}
+	waits, err := r.deleteAll(ctx, s)
+	if err == nil && waits == "" {
+		return true, nil
 	}
 	if err != nil {
-		ready.Message = err.Error()
+		waits = err.Error()
 	}
-	conditions.Set(s.infra, ready)
+	conditions.Set(s.infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason, Message: waits})
 	return false, err
+}
+
+// deleteAll waits until the cluster's LibvirtMachines are deleted, which need it to know their hosts. Then it deletes
+// the load balancer and releases the endpoint's address, because IPAM providers don't release claims of a deleted
+// Cluster. It returns what it waits for, or "" when everything is deleted.
+func (r *Reconciler) deleteAll(ctx context.Context, s *scope) (string, error) {
+	names, err := r.machineNames(ctx, s.infra)
+	if err != nil {
+		return "", err
+	}
+	if len(names) > 0 {
+		return fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), outcome.Names(names)), nil
+	}
+	if waits, err := r.deleteBalancer(ctx, s); err != nil || waits != "" {
+		return waits, err
+	}
+	left, err := r.claimer(s.infra).Release(ctx, []string{claimName(s.infra)})
+	if err != nil || len(left) == 0 {
+		return "", err
+	}
+	return "Waiting for the IPAM provider to release IPAddressClaims: " + outcome.Names(left), nil
 }
 
 // machineNames lists the LibvirtMachines of the cluster without its load balancer.
@@ -219,14 +219,6 @@ func setProvisioned(infra *infrav1.LibvirtCluster) {
 		}
 	}
 	infra.Status.Initialization.Provisioned = ptr.To(true)
-}
-
-// setReady summarizes the other conditions. During deletion, reconcileDelete has set Ready to the remaining steps.
-func setReady(infra *infrav1.LibvirtCluster) {
-	if !infra.DeletionTimestamp.IsZero() {
-		return
-	}
-	outcome.SetReady(infra, summarized)
 }
 
 // waiting has the reasons of normal progress, for which no event is recorded.

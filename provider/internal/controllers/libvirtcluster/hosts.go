@@ -20,10 +20,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-const (
-	// maxFailureDomains is the limit of the contract's "InfraCluster: failure domains".
-	maxFailureDomains = 100
-)
+// maxFailureDomains is the limit of the contract's "InfraCluster: failure domains".
+const maxFailureDomains = 100
 
 // reconcileHosts sets status.failureDomains and the HostsAvailable condition.
 func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
@@ -41,12 +39,11 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hosts has the hosts that a cluster selects, those of them that it may use, and those that it can use now.
+// hosts has the hosts that a cluster may use, and those of them that it can use now. all and selected are the numbers of
+// all hosts and of those that the cluster selects.
 type hosts struct {
-	all      int
-	selected []infrav1.LibvirtHost
-	allowed  []infrav1.LibvirtHost
-	ready    []infrav1.LibvirtHost
+	all, selected  int
+	allowed, ready []infrav1.LibvirtHost
 }
 
 func (r *Reconciler) readHosts(ctx context.Context, infra *infrav1.LibvirtCluster) (*hosts, error) {
@@ -75,7 +72,7 @@ func hostsOf(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identitie
 		if !selected || !host.DeletionTimestamp.IsZero() {
 			continue
 		}
-		sorted.selected = append(sorted.selected, *host)
+		sorted.selected++
 		if !access.Host(host, identities, namespace) {
 			continue
 		}
@@ -142,7 +139,7 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 	case h.all == 0:
 		condition.Reason = infrav1.NoHostsSelectedReason
 		condition.Message = "No LibvirtHost exists"
-	case len(h.selected) == 0:
+	case h.selected == 0:
 		condition.Reason = infrav1.NoHostsSelectedReason
 		condition.Message = fmt.Sprintf("spec.hostSelector selects no LibvirtHost that namespace %s may use", namespace)
 	case len(h.allowed) == 0:
