@@ -54,26 +54,14 @@ func (e *NotGivenError) Error() string { return fmt.Sprintf("IPAddressClaim %s: 
 // Ensure returns the address of a claim, and creates the claim if it doesn't exist. Without an address the error is a
 // *NotGivenError: wait for a change of the claim or its IPAddress. Other errors are from the API server.
 func (c Claimer) Ensure(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
-	claim, err := c.read(ctx, name)
-	if err != nil {
-		return Address{}, err
-	}
-	if claim == nil {
-		return Address{}, c.create(ctx, name, pool)
-	}
-	return c.given(ctx, claim, pool)
+	return c.read(ctx, name, pool, func() error { return c.create(ctx, name, pool) })
 }
 
 // Find is like Ensure, but creates no claim: the owner can't get another address any more.
 func (c Claimer) Find(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
-	claim, err := c.read(ctx, name)
-	if err != nil {
-		return Address{}, err
-	}
-	if claim == nil {
-		return Address{}, &NotGivenError{Claim: name, Failed: true, Cause: "it was deleted while its address is in use, and the pool may allocate the address again"}
-	}
-	return c.given(ctx, claim, pool)
+	return c.read(ctx, name, pool, func() error {
+		return &NotGivenError{Claim: name, Failed: true, Cause: "it was deleted while its address is in use, and the pool may allocate the address again"}
+	})
 }
 
 // Release deletes the owner's claims with the given names, and returns the names of those that still exist. It reads
@@ -102,13 +90,17 @@ func (c Claimer) Release(ctx context.Context, names []string) (left []string, er
 	return left, nil
 }
 
-func (c Claimer) read(ctx context.Context, name string) (*ipamv1.IPAddressClaim, error) {
+// read returns the address of a claim, or the error of missing if the claim doesn't exist.
+func (c Claimer) read(ctx context.Context, name string, pool ipamv1.IPPoolReference, missing func() error) (Address, error) {
 	claim := &ipamv1.IPAddressClaim{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Owner.GetNamespace(), Name: name}, claim)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return Address{}, missing()
 	}
-	return claim, outcome.Wrap(err, "reading IPAddressClaim "+name)
+	if err != nil {
+		return Address{}, fmt.Errorf("reading IPAddressClaim %s: %w", name, err)
+	}
+	return c.given(ctx, claim, pool)
 }
 
 // create creates a claim. The error is never nil, because a new claim has no address.
