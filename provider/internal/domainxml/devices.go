@@ -1,6 +1,7 @@
 package domainxml
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -15,7 +16,7 @@ import (
 
 // addDisks adds the root disk, the extra disks and the seed, all with virtio: kernels for clouds often have no other
 // drivers.
-func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addDisks(domain *libvirtxml.Domain) error {
 	root, err := disk(m.RootDisk, 0)
 	if err != nil {
 		return fmt.Errorf("the root disk: %w", err)
@@ -65,7 +66,7 @@ const (
 // addBootstrap adds a disk for NoCloud, or the firmware configuration device for Ignition
 // (https://coreos.github.io/ignition/supported-platforms/). The disk is the last one, so that removing it renames no
 // disk.
-func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addBootstrap(domain *libvirtxml.Domain) error {
 	ignition := m.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition
 	if m.Seed != nil && m.IgnitionPath != "" || m.Seed != nil && ignition || m.IgnitionPath != "" && !ignition {
 		return fmt.Errorf("bootstrapFormat is %s, and the seed has the other format", m.Spec.BootstrapFormat)
@@ -97,7 +98,7 @@ func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 	return nil
 }
 
-func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addInterfaces(domain *libvirtxml.Domain) error {
 	seen := map[string]bool{}
 	for i, spec := range m.Spec.Interfaces {
 		index := slices.IndexFunc(m.Networks, func(network infrav1.HostNetwork) bool { return network.Name == spec.Network })
@@ -108,10 +109,7 @@ func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
 		if err != nil {
 			return fmt.Errorf("interfaces[%d].network: %w", i, err)
 		}
-		mac := spec.MACAddress
-		if mac == "" {
-			mac = MACAddress(m.UUID, i)
-		}
+		mac := cmp.Or(spec.MACAddress, MACAddress(m.UUID, i))
 		if seen[mac] {
 			return fmt.Errorf("interfaces[%d].macAddress: an earlier interface has %s too", i, mac)
 		}
@@ -180,7 +178,7 @@ func interfaceSource(network infrav1.HostNetwork) (*libvirtxml.DomainInterfaceSo
 
 var pciPattern = regexp.MustCompile(`^([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$`)
 
-func (m Machine) addHostDevices(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addHostDevices(domain *libvirtxml.Domain) error {
 	seen := map[string]bool{}
 	for _, spec := range m.Spec.HostDevices {
 		addresses := m.HostDevices[spec.Name]
@@ -195,10 +193,7 @@ func (m Machine) addHostDevices(domain *libvirtxml.Domain, _ platform) error {
 			seen[address] = true
 			var numbers [4]uint
 			for i := range numbers {
-				number, err := strconv.ParseUint(parts[i+1], 16, 16)
-				if err != nil {
-					return fmt.Errorf("hostDevices %s: %q isn't the address of a PCI device", spec.Name, address)
-				}
+				number, _ := strconv.ParseUint(parts[i+1], 16, 16) // the pattern allows only numbers
 				numbers[i] = uint(number)
 			}
 			domain.Devices.Hostdevs = append(domain.Devices.Hostdevs, libvirtxml.DomainHostdev{

@@ -131,10 +131,10 @@ func (m Machine) Domain() (*libvirtxml.Domain, error) {
 	if target.apic {
 		domain.Features.APIC = &libvirtxml.DomainFeatureAPIC{}
 	}
-	for _, add := range []func(*libvirtxml.Domain, platform) error{
+	for _, add := range []func(*libvirtxml.Domain) error{
 		m.addProcessors, m.addPinning, m.addMemory, m.addFirmware, m.addTPM, m.addDisks, m.addBootstrap, m.addInterfaces, m.addHostDevices,
 	} {
-		if err := add(domain, target); err != nil {
+		if err := add(domain); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +151,7 @@ func clock(architecture infrav1.Architecture) *libvirtxml.DomainClock {
 	return clock
 }
 
-func (m Machine) addProcessors(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addProcessors(domain *libvirtxml.Domain) error {
 	if m.Spec.CPUs < 1 {
 		return fmt.Errorf("cpus is %d, and must be at least 1", m.Spec.CPUs)
 	}
@@ -169,7 +169,7 @@ func (m Machine) addProcessors(domain *libvirtxml.Domain, _ platform) error {
 	return nil
 }
 
-func (m Machine) addMemory(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addMemory(domain *libvirtxml.Domain) error {
 	bytes := m.Spec.Memory.Value()
 	if bytes < 1<<20 {
 		return fmt.Errorf("memory is %s, which is too little", m.Spec.Memory.String())
@@ -192,7 +192,8 @@ func (m Machine) addMemory(domain *libvirtxml.Domain, _ platform) error {
 	return nil
 }
 
-func (m Machine) addFirmware(domain *libvirtxml.Domain, target platform) error {
+func (m Machine) addFirmware(domain *libvirtxml.Domain) error {
+	target := platforms[m.Spec.CPU.Architecture]
 	secure := m.Spec.Firmware.SecureBoot != nil && *m.Spec.Firmware.SecureBoot
 	domain.OS = &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Arch: target.arch, Machine: target.machine, Type: "hvm"}}
 	switch {
@@ -222,11 +223,11 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func (m Machine) addTPM(domain *libvirtxml.Domain, target platform) error {
+func (m Machine) addTPM(domain *libvirtxml.Domain) error {
 	if m.Spec.TPM == nil {
 		return nil
 	}
-	model, known := target.tpm[m.Spec.TPM.Model]
+	model, known := platforms[m.Spec.CPU.Architecture].tpm[m.Spec.TPM.Model]
 	if !known {
 		return fmt.Errorf("tpm.model %q isn't available with cpu.architecture %s: amd64 has CRB and TIS, arm64 has TIS", m.Spec.TPM.Model, m.Spec.CPU.Architecture)
 	}
@@ -267,7 +268,7 @@ func MACAddress(uuid string, index int) string {
 
 // addPinning restricts the machine to CPUs of the host. With dedicated CPUs each virtual CPU is on one of them, and
 // QEMU's other threads are on shared ones. Other machines use shared CPUs only.
-func (m Machine) addPinning(domain *libvirtxml.Domain, _ platform) error {
+func (m Machine) addPinning(domain *libvirtxml.Domain) error {
 	dedicated := m.Spec.CPU.Dedicated != nil && *m.Spec.CPU.Dedicated
 	switch {
 	case !dedicated && len(m.DedicatedCPUs) > 0:
