@@ -94,7 +94,7 @@ func libvirtClusterTemplateValidator() validator[*infrav1.LibvirtClusterTemplate
 	template := field.NewPath("spec", "template")
 	return validator[*infrav1.LibvirtClusterTemplate]{
 		always: func(t *infrav1.LibvirtClusterTemplate) field.ErrorList {
-			errs := metadataErrors(&t.Spec.Template.ObjectMeta, template.Child("metadata"))
+			errs := t.Spec.Template.ObjectMeta.Validate(template.Child("metadata"))
 			return append(errs, clusterSpecErrors(&t.Spec.Template.Spec, template.Child("spec"))...)
 		},
 		onUpdate: func(before, after *infrav1.LibvirtClusterTemplate) field.ErrorList {

@@ -17,9 +17,7 @@ func libvirtMachinePoolValidator() validator[*infrav1.LibvirtMachinePool] {
 		always: func(p *infrav1.LibvirtMachinePool) field.ErrorList {
 			return machinePoolSpecErrors(&p.Spec, field.NewPath("spec"))
 		},
-		onCreate: func(*infrav1.LibvirtMachinePool) field.ErrorList {
-			return machinePoolGateErrors()
-		},
+		onCreate: machinePoolGateErrors,
 		onUpdate: func(before, after *infrav1.LibvirtMachinePool) field.ErrorList {
 			return unchangedOnceSet(field.NewPath("spec", "providerID"), before.Spec.ProviderID, after.Spec.ProviderID)
 		},
@@ -83,9 +81,7 @@ func libvirtMachinePoolTemplateValidator() validator[*infrav1.LibvirtMachinePool
 		always: func(t *infrav1.LibvirtMachinePoolTemplate) field.ErrorList {
 			return machinePoolTemplateErrors(&t.Spec.Template, template)
 		},
-		onCreate: func(*infrav1.LibvirtMachinePoolTemplate) field.ErrorList {
-			return machinePoolGateErrors()
-		},
+		onCreate: machinePoolGateErrors,
 		onUpdate: func(before, after *infrav1.LibvirtMachinePoolTemplate) field.ErrorList {
 			return unchanged(template.Child("spec"), before.Spec.Template.Spec, after.Spec.Template.Spec, replaceTemplate)
 		},
@@ -95,7 +91,7 @@ func libvirtMachinePoolTemplateValidator() validator[*infrav1.LibvirtMachinePool
 func machinePoolTemplateErrors(template *infrav1.LibvirtMachinePoolTemplateResource, path *field.Path) field.ErrorList {
 	const onePool = "belongs to one pool and can't be set in a template: leave it out"
 
-	errs := metadataErrors(&template.ObjectMeta, path.Child("metadata"))
+	errs := template.ObjectMeta.Validate(path.Child("metadata"))
 	specPath := path.Child("spec")
 	errs = append(errs, machinePoolSpecErrors(&template.Spec, specPath)...)
 	if template.Spec.ProviderID != "" {

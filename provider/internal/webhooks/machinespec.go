@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -74,7 +73,7 @@ func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field
 func machineTemplateErrors(template *infrav1.LibvirtMachineTemplateResource, path *field.Path) field.ErrorList {
 	const oneMachine = "belongs to one machine and can't be set in a template: leave it out"
 
-	errs := metadataErrors(&template.ObjectMeta, path.Child("metadata"))
+	errs := template.ObjectMeta.Validate(path.Child("metadata"))
 	specPath := path.Child("spec")
 	errs = append(errs, machineSpecErrors(&template.Spec, specPath)...)
 	if template.Spec.ProviderID != "" {
@@ -89,8 +88,4 @@ func machineTemplateErrors(template *infrav1.LibvirtMachineTemplateResource, pat
 		}
 	}
 	return errs
-}
-
-func metadataErrors(metadata *clusterv1.ObjectMeta, path *field.Path) field.ErrorList {
-	return metadata.Validate(path)
 }

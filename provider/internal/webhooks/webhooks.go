@@ -66,8 +66,8 @@ func register[T client.Object](mgr ctrl.Manager, validator validator[T], default
 type validator[T client.Object] struct {
 	// always validates an object at creation and after a change of its spec.
 	always func(T) field.ErrorList
-	// onCreate, if any, validates at creation only.
-	onCreate func(T) field.ErrorList
+	// onCreate, if any, returns why no object can be created.
+	onCreate func() field.ErrorList
 	// onUpdate, if any, validates a change. It isn't called for dry runs of the topology controller.
 	onUpdate func(before, after T) field.ErrorList
 }
@@ -78,7 +78,7 @@ var _ admission.Validator[*infrav1.LibvirtCluster] = validator[*infrav1.LibvirtC
 func (v validator[T]) ValidateCreate(_ context.Context, object T) (admission.Warnings, error) {
 	errs := v.always(object)
 	if v.onCreate != nil {
-		errs = append(errs, v.onCreate(object)...)
+		errs = append(errs, v.onCreate()...)
 	}
 	return nil, v.invalid(object, errs)
 }
