@@ -83,29 +83,20 @@ func (r *Reconciler) twins(ctx context.Context, host client.Object) []ctrl.Reque
 	})
 }
 
-func unreachableReason(err error) string {
-	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
-	switch {
-	case errors.As(err, &other):
-		return infrav1.OtherHypervisorReason
-	case errors.As(err, &duplicate):
-		return infrav1.DuplicateHypervisorReason
-	}
-	return infrav1.ConnectionFailedReason
-}
-
-// instructions returns what a user can do about an unexpected hypervisor.
-func instructions(err error) string {
+// explain returns the reason for a host without a connection, and what a user can do about an unexpected hypervisor.
+func explain(err error) (reason, instructions string) {
 	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
 	switch {
 	case errors.As(err, &other) && other.Got == "":
-		return ". Correct spec.uri, or where its name and address lead"
+		return infrav1.OtherHypervisorReason, ". Correct spec.uri, or where its name and address lead"
 	case errors.As(err, &other):
-		return fmt.Sprintf(". Correct spec.uri, or where its name and address lead. If the hypervisor was replaced, and all that ran on it is gone, set the annotation %s: %s",
+		return infrav1.OtherHypervisorReason, fmt.Sprintf(
+			". Correct spec.uri, or where its name and address lead. If the hypervisor was replaced, and all that ran on it is gone, set the annotation %s: %s",
 			infrav1.HypervisorUUIDAnnotation, other.Got)
 	case errors.As(err, &duplicate):
-		return fmt.Sprintf(". Delete one of the two, or correct spec.uri and remove the annotation %s. If they are two hypervisors, their machines have the same UUID: set host_uuid in libvirtd.conf of one",
+		return infrav1.DuplicateHypervisorReason, fmt.Sprintf(
+			". Delete one of the two, or correct spec.uri and remove the annotation %s. If they are two hypervisors, their machines have the same UUID: set host_uuid in libvirtd.conf of one",
 			infrav1.HypervisorUUIDAnnotation)
 	}
-	return ""
+	return infrav1.ConnectionFailedReason, ""
 }

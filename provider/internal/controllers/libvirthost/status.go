@@ -67,7 +67,8 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
 		setUnseen(host)
 	case !snapshot.Reachable:
-		setUnreachable(host, unreachableReason(snapshot.Err), outcome.OneLine(snapshot.Err)+instructions(snapshot.Err))
+		reason, instructions := explain(snapshot.Err)
+		setUnreachable(host, reason, outcome.OneLine(snapshot.Err)+instructions)
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(host, snapshot))
@@ -209,9 +210,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 		switch {
 		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
-		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse:
-			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Connect", "%s", is.Message)
-		case is.Reason == infrav1.EarlierCredentialsReason:
+		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse, is.Reason == infrav1.EarlierCredentialsReason:
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Connect", "%s", is.Message)
 		case condition == infrav1.ReachableCondition && is.Status == metav1.ConditionTrue:
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Connect", "Connected to libvirt %s", after.Status.LibvirtVersion)
