@@ -254,7 +254,7 @@ func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, er
 	if err != nil {
 		return nil, "", err
 	}
-	if own, others := markers(v.self, v.pools, on); len(others) > 0 {
+	if own, others := v.markers(on); len(others) > 0 {
 		return nil, fmt.Sprintf("another management cluster has or had machines on the host: "+
 			"if it no longer exists, delete the volumes %s", strings.Join(others, ", ")), nil
 	} else if !own {

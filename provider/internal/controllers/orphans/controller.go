@@ -169,7 +169,7 @@ func (r *Reconciler) findOrphans(ctx context.Context, host *infrav1.LibvirtHost)
 		return r.failed(host, err)
 	}
 	seen := seenIn(snapshot)
-	marked := r.keepMarker(ctx, connection, host.Name, self, v.pools, seen, snapshot.Taken, r.Options.Collect || len(bound) > 0)
+	marked := v.keepMarker(ctx, seen, snapshot.Taken, r.Options.Collect || len(bound) > 0)
 	unknown, err := r.unknown(ctx, find(seen, knownOf(bound)))
 	if err != nil {
 		return errors.Join(r.failed(host, err), marked)

@@ -134,27 +134,28 @@ const markerBytes = 4096
 // cluster has machines on the host or may delete orphans.
 //
 // A new marker is in the snapshot after the next complete read. Until then it isn't created again.
-func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hypervisor, host, self string, pools []string, on contents, taken time.Time, wanted bool) error {
+func (v *visit) keepMarker(ctx context.Context, on contents, taken time.Time, wanted bool) error {
 	var errs []error
-	for _, pool := range pools {
-		ref := hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + self}
+	for _, pool := range v.pools {
+		ref := hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + v.self}
+		place := markerPool{v.host.Name, pool}
 		_, there := on.volumes[ref]
 		var err error
 		switch {
 		case wanted && !there:
-			if created, known := r.marked.Load(markerPool{host, pool}); known && created.(time.Time).After(taken) {
+			if created, known := v.marked.Load(place); known && created.(time.Time).After(taken) {
 				continue
 			}
-			now := r.time()
-			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: markerBytes})
+			now := v.time()
+			_, err = v.connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: markerBytes})
 			if errors.Is(err, hypervisor.ErrAlreadyExists) {
 				err = nil // the snapshot is older
 			}
 			if err == nil {
-				r.marked.Store(markerPool{host, pool}, now)
+				v.marked.Store(place, now)
 			}
 		case !wanted && there:
-			err = hypervisor.IgnoreNotFound(connection.DeleteVolume(ctx, ref))
+			err = hypervisor.IgnoreNotFound(v.connection.DeleteVolume(ctx, ref))
 		}
 		errs = append(errs, err)
 	}
@@ -175,14 +176,14 @@ func (r *Reconciler) forgetMarkers(host string) {
 }
 
 // markers reports whether this management cluster's marker is in all pools, and returns those of others.
-func markers(self string, pools []string, on contents) (own bool, others []string) {
-	own = len(pools) > 0
-	for _, pool := range pools {
-		_, there := on.volumes[hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + self}]
+func (v *visit) markers(on contents) (own bool, others []string) {
+	own = len(v.pools) > 0
+	for _, pool := range v.pools {
+		_, there := on.volumes[hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + v.self}]
 		own = own && there
 	}
 	for ref := range on.volumes {
-		if manager, is := strings.CutPrefix(ref.Name, markerPrefix); is && manager != self {
+		if manager, is := strings.CutPrefix(ref.Name, markerPrefix); is && manager != v.self {
 			others = append(others, ref.String())
 		}
 	}
