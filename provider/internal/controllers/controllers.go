@@ -68,18 +68,7 @@ type Options struct {
 
 // Concurrency has the number of concurrent reconciles of each kind.
 type Concurrency struct {
-	// LibvirtCluster is for LibvirtClusters.
-	LibvirtCluster int
-	// LibvirtMachine is for LibvirtMachines.
-	LibvirtMachine int
-	// LibvirtMachineTemplate is for LibvirtMachineTemplates.
-	LibvirtMachineTemplate int
-	// LibvirtMachinePool is for LibvirtMachinePools.
-	LibvirtMachinePool int
-	// LibvirtHost is for LibvirtHosts.
-	LibvirtHost int
-	// LibvirtClusterIdentity is for LibvirtClusterIdentities.
-	LibvirtClusterIdentity int
+	LibvirtCluster, LibvirtMachine, LibvirtMachineTemplate, LibvirtMachinePool, LibvirtHost, LibvirtClusterIdentity int
 }
 
 // hostsPatience is how long machines wait for first connections to hosts. A reachable host is read within two seconds.

@@ -181,10 +181,6 @@ func (v *view) resident(ctx context.Context, infra *infrav1.LibvirtMachine) (res
 	return m, err
 }
 
-func isReady(machine *clusterv1.Machine) bool {
-	return conditions.IsTrue(machine, clusterv1.MachineReadyCondition)
-}
-
 // desired returns the desired number of Machines of an owner. For a control plane of any kind, the Cluster has the
 // number.
 func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, clusterName string) (int, error) {
@@ -295,7 +291,7 @@ func (v *view) count(ctx context.Context, of owner) (*owned, error) {
 	for i := range list.Items {
 		machine := &list.Items[i]
 		clusterName = machine.Spec.ClusterName
-		if machine.DeletionTimestamp.IsZero() && isReady(machine) {
+		if machine.DeletionTimestamp.IsZero() && conditions.IsTrue(machine, clusterv1.MachineReadyCondition) {
 			machines.ready[machine.UID] = true
 		}
 	}

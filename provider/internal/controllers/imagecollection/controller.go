@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +123,8 @@ func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, 
 	}
 	collection := images.Collection{
 		Host: host.Name, Age: r.Images.Retention(),
-		Pools: append([]string{host.Spec.StoragePools.Images}, host.Spec.StoragePools.Disks...),
+		Pools:   append([]string{host.Spec.StoragePools.Images}, host.Spec.StoragePools.Disks...),
+		Domains: slices.Collect(maps.Values(snapshot.Domains)),
 	}
 	for i := range machines.Items {
 		machine := &machines.Items[i]
@@ -135,12 +137,7 @@ func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, 
 		}
 	}
 	for _, pool := range snapshot.Pools {
-		for _, volume := range pool.Volumes {
-			collection.Volumes = append(collection.Volumes, volume)
-		}
-	}
-	for _, domain := range snapshot.Domains {
-		collection.Domains = append(collection.Domains, domain)
+		collection.Volumes = slices.AppendSeq(collection.Volumes, maps.Values(pool.Volumes))
 	}
 	return collection, nil
 }
