@@ -3,6 +3,7 @@ package libvirtmachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -166,10 +167,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		s.errs = append(s.errs, err)
 	}
 	if s.written {
-		if err := s.err(); err != nil {
-			return outcome.Again(err)
-		}
-		return ctrl.Result{RequeueAfter: s.after}, nil
+		return s.result()
 	}
 	s.setReady()
 	written, err := false, s.blockMove(ctx, before)
@@ -186,7 +184,11 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	} else if written {
 		r.announce(before, s.infra)
 	}
-	if err := s.err(); err != nil {
+	return s.result()
+}
+
+func (s *scope) result() (ctrl.Result, error) {
+	if err := errors.Join(s.errs...); err != nil {
 		return outcome.Again(err)
 	}
 	return ctrl.Result{RequeueAfter: s.after}, nil

@@ -55,10 +55,10 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 	if s.domain == nil || !s.Scheduler.Grows(s.infra.UID) {
 		return goOn, nil
 	}
-	has, refs, err := s.extentOf(ctx, *s.domain)
+	has, err := s.extentOf(ctx, *s.domain)
 	given := placement.GivenTo(s.infra, s.snapshot)
 	if err != nil || !given.Whole || !maps.Equal(given.Needs, has.needs(&s.infra.Spec)) {
-		for _, ref := range refs {
+		for _, ref := range has.refs {
 			s.Hosts.RefreshPool(s.host.Name, ref.Pool)
 		}
 		s.requeueWithin(noFitDelay)
@@ -83,7 +83,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 	}
-	has, refs, err := s.extentOf(ctx, domain)
+	has, err := s.extentOf(ctx, domain)
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 	}
@@ -121,7 +121,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 			return stop, s.writeStarted(ctx, "")
 		}
 		if has.hasSize(&s.infra.Spec) {
-			if done, err := s.growRunning(ctx, has, refs); err != nil {
+			if done, err := s.growRunning(ctx, has); err != nil {
 				return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 			} else if done {
 				return stop, s.writeStarted(ctx, "")
@@ -137,7 +137,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 			"The guest was asked to shut down. It is powered off at %s", s.updateStarted().Add(shutdownGrace).UTC().Format(time.RFC3339))
 		return goOn, nil
 	}
-	if err := s.changeStopped(ctx, has, refs); err != nil {
+	if err := s.changeStopped(ctx, has); err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 	}
 	return stop, s.writeStarted(ctx, "")
@@ -247,9 +247,9 @@ func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
 }
 
 // changeStopped changes the disks and the definition of a stopped domain, and starts it.
-func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) error {
+func (s *scope) changeStopped(ctx context.Context, has extent) error {
 	for _, name := range has.missing(&s.infra.Spec) {
-		if err := s.connection.ResizeVolume(ctx, refs[name], diskSizes(&s.infra.Spec)[name].Value()); err != nil {
+		if err := s.connection.ResizeVolume(ctx, has.refs[name], diskSizes(&s.infra.Spec)[name].Value()); err != nil {
 			return err
 		}
 	}
@@ -270,9 +270,10 @@ func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]h
 // extent has the resources of a machine on its host that can change in place.
 type extent struct {
 	hypervisor.Size
-	// disks has the known capacities of its disks in bytes, by their names in the spec. The name of the root disk is
-	// empty.
+	// disks has the known capacities of its disks in bytes, by their names in the spec, and refs their volumes. The name
+	// of the root disk is empty.
 	disks map[string]int64
+	refs  map[string]hypervisor.VolumeRef
 }
 
 // rounding is the size of a memory block: QEMU rounds the memory of a domain up to whole blocks.
@@ -321,9 +322,9 @@ func diskSizes(spec *infrav1.LibvirtMachineSpec) map[string]*resource.Quantity {
 }
 
 // extentOf reads the resources of the machine from the host.
-func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent, map[string]hypervisor.VolumeRef, error) {
-	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes}, disks: map[string]int64{}}
-	refs := map[string]hypervisor.VolumeRef{}
+func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent, error) {
+	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes},
+		disks: map[string]int64{}, refs: map[string]hypervisor.VolumeRef{}}
 	for _, ref := range domain.Disks {
 		name, own := hypervisor.DiskName(s.volumePrefix(), ref)
 		if !own {
@@ -331,11 +332,11 @@ func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent,
 		}
 		volume, err := s.connection.Volume(ctx, ref)
 		if err != nil {
-			return has, nil, err
+			return extent{}, err
 		}
-		has.disks[name], refs[name] = volume.CapacityBytes, ref
+		has.disks[name], has.refs[name] = volume.CapacityBytes, ref
 	}
-	return has, refs, nil
+	return has, nil
 }
 
 // isChanging reports whether an update in place is requested, and whether it has started.
@@ -347,10 +348,10 @@ func isChanging(infra *infrav1.LibvirtMachine) (requested, started bool) {
 
 // growRunning grows the disks of a running domain. It returns false if the host doesn't support that and the domain has
 // to be stopped.
-func (s *scope) growRunning(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) (bool, error) {
+func (s *scope) growRunning(ctx context.Context, has extent) (bool, error) {
 	log := ctrl.LoggerFrom(ctx)
 	for _, name := range has.missing(&s.infra.Spec) {
-		err := s.connection.GrowDisk(ctx, s.uuid, refs[name], diskSizes(&s.infra.Spec)[name].Value())
+		err := s.connection.GrowDisk(ctx, s.uuid, has.refs[name], diskSizes(&s.infra.Spec)[name].Value())
 		if errors.Is(err, hypervisor.ErrUnsupported) {
 			log.Info("The disk can't grow while the guest runs: a shutdown is needed", "LibvirtHost", s.host.Name, "err", err)
 			return false, nil
@@ -358,7 +359,7 @@ func (s *scope) growRunning(ctx context.Context, has extent, refs map[string]hyp
 		if err != nil {
 			return false, err
 		}
-		log.Info("Grew a disk of the running machine", "LibvirtHost", s.host.Name, "volume", refs[name].String())
+		log.Info("Grew a disk of the running machine", "LibvirtHost", s.host.Name, "volume", has.refs[name].String())
 	}
 	return true, nil
 }

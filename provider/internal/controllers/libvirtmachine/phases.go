@@ -128,8 +128,6 @@ func (s *scope) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *scope) err() error { return errors.Join(s.errs...) }
-
 // requeueWithin requests another reconcile after at most the given time.
 func (s *scope) requeueWithin(after time.Duration) {
 	if s.after == 0 || after < s.after {
