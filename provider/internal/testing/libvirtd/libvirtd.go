@@ -75,10 +75,11 @@ func New() (_ *Daemon, err error) {
 			d.Stop()
 		}
 	}()
-	folders := []string{folder}
+	if err := own(folder); err != nil {
+		return nil, err
+	}
 	for _, name := range []string{"run", "config", "config/libvirt", "cache", "data", "pool", "console"} {
-		folders = append(folders, filepath.Join(folder, name))
-		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+		if err := makeFolder(filepath.Join(folder, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -90,17 +91,6 @@ func New() (_ *Daemon, err error) {
 	configuration = fmt.Appendf(nil, "max_size = %d\nmax_backups = %d\n", ConsoleLogBytes, ConsoleLogBackups)
 	if err := os.WriteFile(filepath.Join(folder, "config", "libvirt", "virtlogd.conf"), configuration, 0o644); err != nil { //nolint:gosec // the daemon runs as another user
 		return nil, err
-	}
-	credential, err := credential()
-	if err != nil {
-		return nil, err
-	}
-	if credential != nil {
-		for _, folder := range folders {
-			if err := os.Chown(folder, int(credential.Uid), int(credential.Gid)); err != nil {
-				return nil, err
-			}
-		}
 	}
 	if err := d.Start(); err != nil {
 		return nil, err
@@ -121,17 +111,27 @@ func (d *Daemon) addPool(name, folder string) error {
 // AddPool adds a storage pool with a new, empty folder.
 func (d *Daemon) AddPool(name string) error {
 	folder := filepath.Join(d.folder, "pool-"+name)
-	credential, err := credential()
-	if err == nil {
-		err = os.Mkdir(folder, 0o700)
-	}
-	if err == nil && credential != nil {
-		err = os.Chown(folder, int(credential.Uid), int(credential.Gid))
-	}
-	if err != nil {
+	if err := makeFolder(folder); err != nil {
 		return err
 	}
 	return d.addPool(name, folder)
+}
+
+// makeFolder creates a folder of the daemon.
+func makeFolder(folder string) error {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	return own(folder)
+}
+
+// own gives a file or folder to the user of the daemon.
+func own(path string) error {
+	credential, err := credential()
+	if err != nil || credential == nil {
+		return err
+	}
+	return os.Chown(path, int(credential.Uid), int(credential.Gid))
 }
 
 // credential returns the user of the daemon, or nil for that of the tests.

@@ -34,19 +34,13 @@ func (d *Daemon) ListenTLS(options TLS) (hosturi.URI, error) {
 		configuration += strconv.Quote(name) + ","
 	}
 	configuration += "]\n"
-	credential, err := credential()
-	if err != nil {
-		return hosturi.URI{}, err
-	}
 	for name, content := range map[string][]byte{"ca_file": options.CA, "cert_file": options.Cert, "key_file": options.Key} {
 		file := filepath.Join(d.folder, name)
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			return hosturi.URI{}, err
 		}
-		if credential != nil {
-			if err := os.Chown(file, int(credential.Uid), int(credential.Gid)); err != nil {
-				return hosturi.URI{}, err
-			}
+		if err := own(file); err != nil {
+			return hosturi.URI{}, err
 		}
 		configuration += fmt.Sprintf("%s = %q\n", name, file)
 	}
