@@ -52,7 +52,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 
 const (
-	shownNames = 10
 	maxOrphans = 64
 	// maxKept is the maximum length of a reason in the status, in bytes.
 	maxKept = 1024
