@@ -18,27 +18,13 @@ package exclusive
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Kind is a kind of resource.
-type Kind string
-
-// The kinds of resources.
-const (
-	// KindCPU is CPUs of the host, named by their numbers.
-	KindCPU Kind = "CPU"
-	// KindDevice is PCI devices of the host, named by their addresses, for example 0000:3b:00.0.
-	KindDevice Kind = "device"
-)
-
-// Resource is a part of a host that one domain at a time can use.
-type Resource struct {
-	// Kind of the resource, and its Name among those of its kind.
-	Kind Kind
-	Name string
-}
+// Resource is a part of a host that one domain at a time can use: a CPU or a PCI device.
+type Resource string
 
 // Of returns the resources of a domain.
 func Of(domain hypervisor.Domain) map[Resource]bool {
@@ -52,11 +38,13 @@ func Of(domain hypervisor.Domain) map[Resource]bool {
 	return resources
 }
 
-// CPU is a CPU of the host by its number.
-func CPU(number int) Resource { return Resource{Kind: KindCPU, Name: fmt.Sprint(number)} }
+const cpuPrefix = "CPU "
 
-// Device is a PCI device of the host by its address.
-func Device(address string) Resource { return Resource{Kind: KindDevice, Name: address} }
+// CPU is a CPU of the host by its number.
+func CPU(number int) Resource { return Resource(cpuPrefix + strconv.Itoa(number)) }
+
+// Device is a PCI device of the host by its address, for example 0000:3b:00.0.
+func Device(address string) Resource { return Resource(address) }
 
 // Request requests some of a list of resources.
 type Request struct {

@@ -143,7 +143,7 @@ func (c Chosen) Devices() map[string][]string {
 	for request, resources := range c {
 		if name, ok := strings.CutPrefix(request, deviceRequest); ok {
 			for _, resource := range resources {
-				devices[name] = append(devices[name], resource.Name)
+				devices[name] = append(devices[name], string(resource))
 			}
 		}
 	}
@@ -154,9 +154,8 @@ func (c Chosen) Devices() map[string][]string {
 func (c Chosen) CPUs() []int {
 	var numbers []int
 	for _, resource := range c[cpuRequest] {
-		if number, err := strconv.Atoi(resource.Name); err == nil { // the name is a number
-			numbers = append(numbers, number)
-		}
+		number, _ := strconv.Atoi(strings.TrimPrefix(string(resource), cpuPrefix)) // as CPU has written it
+		numbers = append(numbers, number)
 	}
 	return numbers
 }

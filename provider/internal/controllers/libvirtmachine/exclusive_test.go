@@ -41,7 +41,7 @@ func (w *world) assigned(host string, which func(hypervisor.Domain) bool) map[st
 			continue
 		}
 		for thing := range exclusive.Of(domain) {
-			cpus[domain.UUID] = append(cpus[domain.UUID], thing.Name)
+			cpus[domain.UUID] = append(cpus[domain.UUID], strings.TrimPrefix(string(thing), "CPU "))
 		}
 		slices.Sort(cpus[domain.UUID])
 	}
