@@ -67,7 +67,7 @@ func readFlags(flags *pflag.FlagSet, args []string) (*options, error) {
 // run runs the manager until the context ends.
 func run(ctx context.Context, options *options) error {
 	log := ctrl.Log.WithName("setup")
-	log.Info("Starting manager", "version", version.Get().String())
+	log.Info("Starting manager", "version", version.String())
 
 	if options.contentionProfiling {
 		goruntime.SetBlockProfileRate(1)
