@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -48,25 +47,23 @@ func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, 
 	if err != nil {
 		return Target{}, fmt.Errorf("reading spec.uri: %w", err)
 	}
-	pools := map[string]bool{spec.StoragePools.Images: true}
-	for _, pool := range spec.StoragePools.Disks {
-		pools[pool] = true
-	}
-	networks, interfaces, filters := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	pools := append([]string{spec.StoragePools.Images}, spec.StoragePools.Disks...)
+	var networks, interfaces, filters []string
 	for _, network := range spec.Networks {
-		networks[network.LibvirtNetwork] = true
-		interfaces[network.Bridge] = true
-		interfaces[network.MacvtapDevice] = true
+		networks = append(networks, network.LibvirtNetwork)
+		interfaces = append(interfaces, network.Bridge, network.MacvtapDevice)
 		if network.Filter != nil {
-			filters[network.Filter.Name] = true
+			filters = append(filters, network.Filter.Name)
 		}
 	}
-	for _, names := range []map[string]bool{pools, networks, interfaces} {
-		delete(names, "")
-	}
-	return Target{URI: uri, Credentials: credentials(uri.Transport, secret),
-		Pools: slices.Sorted(maps.Keys(pools)), Networks: slices.Sorted(maps.Keys(networks)),
-		Interfaces: slices.Sorted(maps.Keys(interfaces)), Filters: slices.Sorted(maps.Keys(filters)), Devices: len(spec.HostDevices) > 0}, nil
+	return Target{URI: uri, Credentials: credentials(uri.Transport, secret), Pools: distinct(pools), Networks: distinct(networks),
+		Interfaces: distinct(interfaces), Filters: distinct(filters), Devices: len(spec.HostDevices) > 0}, nil
+}
+
+// distinct sorts names, and removes empty and repeated ones.
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
 // credentials reads the Secret of a LibvirtClusterIdentity for a transport. Other keys are ignored, so that changing
