@@ -113,3 +113,12 @@ func List(things []string, separator string) string {
 
 // Names is List for sorted names.
 func Names(names []string) string { return List(slices.Sorted(slices.Values(names)), ", ") }
+
+// NamesOf is Names for things with names.
+func NamesOf[T any](things []T, name func(T) string) string {
+	var names []string
+	for _, thing := range things {
+		names = append(names, name(thing))
+	}
+	return Names(names)
+}

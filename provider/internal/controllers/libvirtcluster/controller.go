@@ -98,14 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil || isPaused || written {
 		return ctrl.Result{}, outcome.Wrap(err, "setting the Paused condition")
 	}
-	if taken, err := r.takeEndpoint(ctx, infra, cluster); err != nil || taken {
-		return outcome.Again(outcome.Wrap(err, "writing spec.controlPlaneEndpoint"))
-	}
-
-	written, problem, err := r.claimEndpoint(ctx, infra, cluster)
-	if err == nil && !written {
-		written, err = r.takeBalancersEndpoint(ctx, infra, cluster)
-	}
+	written, problem, err := r.setEndpoint(ctx, infra, cluster)
 	if err != nil || written {
 		return outcome.Again(outcome.Wrap(err, "writing the control plane endpoint"))
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,26 +21,36 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// takeEndpoint copies the Cluster's endpoint into a LibvirtCluster without one, and reports whether it did.
+// setEndpoint writes the endpoint of a cluster once it is known, and reports whether it has written. problem is the
+// reason why there is no address from the pool.
+func (r *Reconciler) setEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (written bool, problem, err error) {
+	if cluster == nil || !infra.DeletionTimestamp.IsZero() {
+		return false, nil, nil
+	}
+	if own, ofCluster := infra.Spec.ControlPlaneEndpoint, cluster.Spec.ControlPlaneEndpoint; !own.IsValid() && ofCluster.IsValid() && !contradicts(own, ofCluster) {
+		return true, nil, r.writeEndpoint(ctx, infra, ofCluster, nil, "TakeEndpoint", "Copied %s from spec.controlPlaneEndpoint of the Cluster", ofCluster.String())
+	}
+	if written, problem, err = r.claimEndpoint(ctx, infra, cluster); err != nil || written {
+		return written, problem, err
+	}
+	written, err = r.takeBalancersEndpoint(ctx, infra, cluster)
+	return written, problem, err
+}
+
+// writeEndpoint writes the endpoint, and records an event with its source.
 //
 // It is a separate write: status.initialization.provisioned must not be true without an endpoint (contract for
 // InfraCluster, "control plane endpoint").
-func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
-	if cluster == nil || !infra.DeletionTimestamp.IsZero() ||
-		infra.Spec.ControlPlaneEndpoint.IsValid() || !cluster.Spec.ControlPlaneEndpoint.IsValid() ||
-		contradicts(infra.Spec.ControlPlaneEndpoint, cluster.Spec.ControlPlaneEndpoint) {
-		return false, nil
-	}
+func (r *Reconciler) writeEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, endpoint clusterv1.APIEndpoint, related runtime.Object,
+	action, source string, values ...any) error {
 	after := infra.DeepCopy()
-	after.Spec.ControlPlaneEndpoint = cluster.Spec.ControlPlaneEndpoint
+	after.Spec.ControlPlaneEndpoint = endpoint
 	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
-		return false, err
+		return err
 	}
-	endpoint := after.Spec.ControlPlaneEndpoint.String()
-	ctrl.LoggerFrom(ctx).Info("Copied the control plane endpoint from the Cluster", "endpoint", endpoint)
-	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "TakeEndpoint",
-		"Copied %s from spec.controlPlaneEndpoint of the Cluster", endpoint)
-	return true, nil
+	ctrl.LoggerFrom(ctx).Info("Set the control plane endpoint", "endpoint", endpoint.String(), "source", fmt.Sprintf(source, values...))
+	r.recorder.Eventf(after, related, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, action, source, values...)
+	return nil
 }
 
 // lookForEndpoint looks for another LibvirtCluster that had the endpoint first. Machines of both clusters would answer
@@ -134,28 +145,19 @@ func (r *Reconciler) claimer(infra *infrav1.LibvirtCluster) claims.Claimer {
 	return claims.Claimer{Client: r.Client, APIReader: r.APIReader, Owner: infra, Cluster: clusterName(infra)}
 }
 
-// claimEndpoint claims an address from the pool for an endpoint without one, and writes it into the spec, as
-// takeEndpoint does. problem is the reason why there is no address.
+// claimEndpoint claims an address from the pool for an endpoint without one. problem is the reason why there is no
+// address.
 func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (written bool, problem, err error) {
 	pool := infra.Spec.ControlPlaneLoadBalancer.AddressFromPool
-	if cluster == nil || pool == nil || !infra.DeletionTimestamp.IsZero() || infra.Spec.ControlPlaneEndpoint.Host != "" || cluster.Spec.ControlPlaneEndpoint.Host != "" {
+	if pool == nil || infra.Spec.ControlPlaneEndpoint.Host != "" || cluster.Spec.ControlPlaneEndpoint.Host != "" {
 		return false, nil, nil
 	}
 	address, problem := r.claimer(infra).Ensure(ctx, claimName(infra), *pool)
 	if problem != nil {
 		return false, problem, nil
 	}
-	after := infra.DeepCopy()
-	after.Spec.ControlPlaneEndpoint.Host = address.Addr().String()
-	after.Spec.ControlPlaneEndpoint.Port = endpointPort(infra, cluster)
-	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
-		return false, nil, err
-	}
-	endpoint := after.Spec.ControlPlaneEndpoint.String()
-	ctrl.LoggerFrom(ctx).Info("Claimed the control plane endpoint", "endpoint", endpoint, "IPAddressClaim", claimName(infra))
-	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "ClaimEndpoint",
-		"%s was allocated for IPAddressClaim %s", endpoint, claimName(infra))
-	return true, nil, nil
+	endpoint := clusterv1.APIEndpoint{Host: address.Addr().String(), Port: endpointPort(infra, cluster)}
+	return true, nil, r.writeEndpoint(ctx, infra, endpoint, nil, "ClaimEndpoint", "%s was allocated for IPAddressClaim %s", endpoint.String(), claimName(infra))
 }
 
 // endpointPort returns the port of the endpoint, also before the endpoint is known.

@@ -35,7 +35,7 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 	domains := usable.failureDomains(s.infra.Status.FailureDomains)
 	conditions.Set(s.infra, usable.condition(s.infra.Namespace, len(domains)))
 	s.infra.Status.FailureDomains = domains[:min(len(domains), maxFailureDomains)]
-	s.infra.Status.FailureDomainNames = domainNames(s.infra.Status.FailureDomains)
+	s.infra.Status.FailureDomainNames = outcome.NamesOf(s.infra.Status.FailureDomains, func(d clusterv1.FailureDomain) string { return d.Name })
 	return nil
 }
 
@@ -121,14 +121,6 @@ func (h *hosts) failureDomains(offered []clusterv1.FailureDomain) []clusterv1.Fa
 	return domains
 }
 
-func domainNames(domains []clusterv1.FailureDomain) string {
-	var names []string
-	for _, domain := range domains {
-		names = append(names, domain.Name)
-	}
-	return outcome.Names(names)
-}
-
 func failureDomain(host *infrav1.LibvirtHost) string {
 	return cmp.Or(host.Spec.FailureDomain, host.Name)
 }
@@ -148,7 +140,8 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 		condition.Message = access.NotAllowed(namespace)
 	case len(h.ready) == 0:
 		condition.Reason = infrav1.NoHostsReadyReason
-		condition.Message = fmt.Sprintf("These hosts aren't Ready, or are in maintenance: %s", hostNames(h.allowed))
+		condition.Message = "These hosts aren't Ready, or are in maintenance: " +
+			outcome.NamesOf(h.allowed, func(host infrav1.LibvirtHost) string { return host.Name })
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.HostsAvailableReason
 		if domains > maxFailureDomains {
@@ -156,12 +149,4 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 		}
 	}
 	return condition
-}
-
-func hostNames(hosts []infrav1.LibvirtHost) string {
-	var names []string
-	for _, host := range hosts {
-		names = append(names, host.Name)
-	}
-	return outcome.Names(names)
 }

@@ -69,10 +69,10 @@ func (r *Reconciler) readBalancer(ctx context.Context, infra *infrav1.LibvirtClu
 	return machine, outcome.Wrap(err, "reading the load balancer")
 }
 
-// takeBalancersEndpoint writes the load balancer's address from DHCP as the control plane endpoint, as takeEndpoint
-// does. Before that it writes the MAC address for all load balancers of the cluster. It reports whether it has written.
+// takeBalancersEndpoint writes the load balancer's address from DHCP as the control plane endpoint. Before that it
+// writes the MAC address for all load balancers of the cluster. It reports whether it has written.
 func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
-	if cluster == nil || !infra.DeletionTimestamp.IsZero() || !hasBalancer(infra) || !isByDHCP(infra, cluster) {
+	if !hasBalancer(infra) || !isByDHCP(infra, cluster) {
 		return false, nil
 	}
 	if infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation] == "" {
@@ -89,16 +89,8 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	if !address.IsValid() {
 		return false, nil
 	}
-	after := infra.DeepCopy()
-	after.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: address.String(), Port: endpointPort(infra, cluster)}
-	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
-		return false, err
-	}
-	endpoint := after.Spec.ControlPlaneEndpoint.String()
-	ctrl.LoggerFrom(ctx).Info("The load balancer's address is the control plane endpoint", "endpoint", endpoint, "LibvirtMachine", machine.Name)
-	r.recorder.Eventf(after, machine, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "TakeAddress",
-		"%s is the address of LibvirtMachine %s from DHCP", endpoint, machine.Name)
-	return true, nil
+	endpoint := clusterv1.APIEndpoint{Host: address.String(), Port: endpointPort(infra, cluster)}
+	return true, r.writeEndpoint(ctx, infra, endpoint, machine, "TakeAddress", "%s is the address of LibvirtMachine %s from DHCP", endpoint.String(), machine.Name)
 }
 
 // isByDHCP reports whether the endpoint is the load balancer's address from DHCP. This is so if no endpoint or pool was

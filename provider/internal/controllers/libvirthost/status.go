@@ -174,8 +174,9 @@ func counted(cpus, memory, storage int64) infrav1.HostResources {
 // setReady summarizes the other conditions. Deletion and maintenance of the host take precedence.
 func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 	if !host.DeletionTimestamp.IsZero() {
+		names := outcome.NamesOf(machines, func(m infrav1.LibvirtMachine) string { return m.Namespace + "/" + m.Name })
 		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason,
-			fmt.Sprintf("Waiting for %d LibvirtMachines that are bound to the host to be deleted: %s", len(machines), names(machines)))
+			fmt.Sprintf("Waiting for %d LibvirtMachines that are bound to the host to be deleted: %s", len(machines), names))
 		return
 	}
 	outcome.SetReady(host, summarized)
@@ -189,15 +190,6 @@ func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 		}
 		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.InMaintenanceReason, message)
 	}
-}
-
-// names lists machines by namespace and name.
-func names(machines []infrav1.LibvirtMachine) string {
-	var all []string
-	for i := range machines {
-		all = append(all, machines[i].Namespace+"/"+machines[i].Name)
-	}
-	return outcome.Names(all)
 }
 
 // announce records events of the changed conditions after the status was written.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
@@ -91,7 +92,9 @@ func TestLimitsOfTheStatus(t *testing.T) {
 	for i := range 2 * 10 {
 		machines = append(machines, infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("%02d", i)}})
 	}
-	listed := names(machines)
+	host.DeletionTimestamp = ptr.To(metav1.Now())
+	setReady(host, machines)
+	listed := conditions.GetMessage(host, infrav1.ReadyCondition)
 	g.Expect(strings.Count(listed, ",")).To(Equal(10))
 	g.Expect(listed).To(HaveSuffix("n/09, and 10 more"))
 }
