@@ -34,6 +34,12 @@ type Snapshot struct {
 	Domains map[string]hypervisor.Domain
 }
 
+// Snapshots has the snapshots of hosts. Fleet implements it.
+type Snapshots interface {
+	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
+	Snapshot(host string) (Snapshot, bool)
+}
+
 // Images lists the volumes of a pool that machines may start from, sorted. It excludes volumes with a name of this
 // provider and disks of domains.
 func (s Snapshot) Images(pool string) []string {

@@ -21,12 +21,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// Hosts gives access to snapshots. fleet.Fleet implements it.
-type Hosts interface {
-	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
-	Snapshot(host string) (fleet.Snapshot, bool)
-}
-
 // Scheduler chooses hosts for LibvirtMachines and records their resources in its Ledger. All controllers share one.
 // All events of machines must pass its Handler.
 type Scheduler struct {
@@ -40,7 +34,7 @@ type Scheduler struct {
 	APIReader client.Reader
 
 	// Hosts has the snapshots of hosts.
-	Hosts Hosts
+	Hosts fleet.Snapshots
 
 	// HostsPatience is how long machines without a host wait for the first connections to hosts, although others fit.
 	HostsPatience time.Duration

@@ -68,9 +68,9 @@ func TestHandler(t *testing.T) {
 // snapshots are the snapshots of hosts, by name.
 type snapshots map[string]fleet.Snapshot
 
-var _ Hosts = snapshots{}
+var _ fleet.Snapshots = snapshots{}
 
-// Snapshot implements Hosts.
+// Snapshot implements fleet.Snapshots.
 func (s snapshots) Snapshot(host string) (fleet.Snapshot, bool) {
 	snapshot, known := s[host]
 	return snapshot, known

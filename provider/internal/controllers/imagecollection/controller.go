@@ -47,18 +47,12 @@ const (
 	shownImages = 5
 )
 
-// Hosts has the snapshots of hosts. fleet.Fleet implements it.
-type Hosts interface {
-	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
-	Snapshot(host string) (fleet.Snapshot, bool)
-}
-
 // Reconciler deletes unused images from hosts. It never writes to a LibvirtHost.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 
-	Hosts Hosts
+	Hosts fleet.Snapshots
 
 	// Images has the images on hosts, and how long they stay.
 	Images *images.Store

@@ -49,8 +49,7 @@ import (
 
 // Hosts gives access to the libvirt hosts. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
-	Snapshot(host string) (fleet.Snapshot, bool)
+	fleet.Snapshots
 	// Hypervisor returns the connection to a host. The error has the reason ErrUnreachable.
 	Hypervisor(host string) (hypervisor.Hypervisor, error)
 	// Refresh reads a changed domain into the snapshot.

@@ -73,8 +73,7 @@ type Options struct {
 
 // Hosts gives access to hosts. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
-	Snapshot(host string) (fleet.Snapshot, bool)
+	fleet.Snapshots
 	// Hypervisor returns the connection to a host, or an error with the reason ErrUnreachable.
 	Hypervisor(host string) (hypervisor.Hypervisor, error)
 	// Refresh reads a changed domain into the snapshot.
