@@ -22,6 +22,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
@@ -176,14 +177,12 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 
 // notGiven returns the reason of the IPAM provider for a claim without an address.
 func notGiven(claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) *NotGivenError {
-	waiting := waitingFor(claim.Name, pool)
-	for _, condition := range claim.Status.Conditions {
-		if condition.Type == ipamv1.IPAddressClaimReadyCondition && condition.Status == metav1.ConditionFalse {
-			waiting.Failed = true
-			waiting.Cause = fmt.Sprintf("no address of %s %s (%s): %s: %s", pool.Kind, pool.Name, pool.APIGroup, condition.Reason, condition.Message)
-		}
+	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	if ready == nil || ready.Status != metav1.ConditionFalse {
+		return waitingFor(claim.Name, pool)
 	}
-	return waiting
+	return &NotGivenError{Claim: claim.Name, Failed: true,
+		Cause: fmt.Sprintf("no address of %s %s (%s): %s: %s", pool.Kind, pool.Name, pool.APIGroup, ready.Reason, ready.Message)}
 }
 
 // NotGiven returns the NotGivenError in an error, or nil.

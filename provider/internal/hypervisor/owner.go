@@ -29,15 +29,13 @@ type ownerElement struct {
 // Metadata writes the owner as an element for a domain's metadata, which libvirt keeps. Incomplete owners and invalid
 // characters are errors.
 func (o Owner) Metadata() (string, error) {
-	for name, value := range map[string]string{"cluster": o.Cluster, "namespace": o.Namespace, "name": o.Name} {
-		if value == "" {
-			return "", fmt.Errorf("the owner of a domain has no %s", name)
-		}
-	}
 	// A prefix of our own: libvirt refuses metadata whose elements are in the default namespace.
 	var out strings.Builder
 	out.WriteString(`<caplv:owner xmlns:caplv="` + OwnerNamespace + `"`)
 	for _, attribute := range [][2]string{{"cluster", o.Cluster}, {"namespace", o.Namespace}, {"name", o.Name}} {
+		if attribute[1] == "" {
+			return "", fmt.Errorf("the owner of a domain has no %s", attribute[0])
+		}
 		out.WriteString(" " + attribute[0] + `="`)
 		if err := xml.EscapeText(&out, []byte(attribute[1])); err != nil {
 			return "", fmt.Errorf("writing the owner of a domain: %w", err)

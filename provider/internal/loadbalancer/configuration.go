@@ -3,7 +3,6 @@
 package loadbalancer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ type Configuration struct {
 // Parse parses and validates the result of String.
 func Parse(text string) (Configuration, error) {
 	var c Configuration
-	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&c); err != nil {
 		return Configuration{}, fmt.Errorf("reading the configuration of the load balancer: %w", err)

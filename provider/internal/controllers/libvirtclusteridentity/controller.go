@@ -43,10 +43,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch
 
-const (
-	// secretInterval is the interval of reading a Secret that is unusable or not watched.
-	secretInterval = 15 * time.Second
-)
+// secretInterval is the interval of reading a Secret that is unusable or not watched.
+const secretInterval = 15 * time.Second
 
 // Reconciler reconciles LibvirtClusterIdentities.
 type Reconciler struct {
