@@ -106,3 +106,12 @@ func Add(ctx context.Context, indexer client.FieldIndexer) error {
 	}
 	return nil
 }
+
+// BoundTo returns the LibvirtMachines that are bound to a host. They belong to the cache: callers must not change them.
+func BoundTo(ctx context.Context, reader client.Reader, host string) ([]infrav1.LibvirtMachine, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := reader.List(ctx, list, client.MatchingFields{MachineHost: host}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
+	}
+	return list.Items, nil
+}

@@ -128,13 +128,13 @@ func (m *resident) waitsFor() string {
 
 // residents returns the machines that are bound to a host, sorted by name, with those of control planes last.
 func (r *Reconciler) residents(ctx context.Context, host string) ([]resident, error) {
-	list := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
-		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
+	bound, err := index.BoundTo(ctx, r.Client, host)
+	if err != nil {
+		return nil, err
 	}
-	all, view := make([]resident, 0, len(list.Items)), r.newView()
-	for i := range list.Items {
-		m, err := view.resident(ctx, &list.Items[i])
+	all, view := make([]resident, 0, len(bound)), r.newView()
+	for i := range bound {
+		m, err := view.resident(ctx, &bound[i])
 		if err != nil {
 			return nil, err
 		}

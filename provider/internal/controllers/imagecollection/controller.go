@@ -111,17 +111,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, snapshot fleet.Snapshot) (images.Collection, error) {
-	machines := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, machines, client.MatchingFields{index.MachineHost: host.Name}); err != nil {
-		return images.Collection{}, fmt.Errorf("listing the LibvirtMachines of the host: %w", err)
+	machines, err := index.BoundTo(ctx, r.Client, host.Name)
+	if err != nil {
+		return images.Collection{}, err
 	}
 	collection := images.Collection{
 		Host: host.Name, Age: r.Images.Retention(),
 		Pools:   append([]string{host.Spec.StoragePools.Images}, host.Spec.StoragePools.Disks...),
 		Domains: slices.Collect(maps.Values(snapshot.Domains)),
 	}
-	for i := range machines.Items {
-		machine := &machines.Items[i]
+	for i := range machines {
+		machine := &machines[i]
 		if machine.Spec.Image.URL != "" && !ptr.Deref(machine.Status.Initialization.Provisioned, false) {
 			wish, err := images.WishOf(ctx, r.Client, host, machine)
 			if err != nil {

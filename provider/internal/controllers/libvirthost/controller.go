@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
-	machines, err := r.machines(ctx, host.Name)
+	machines, err := index.BoundTo(ctx, r.Client, host.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -189,15 +189,6 @@ func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost)
 func (r *Reconciler) forget(host string) {
 	r.Fleet.Forget(host)
 	r.written.Delete(host)
-}
-
-// machines returns the LibvirtMachines that are bound to a host. They belong to the cache.
-func (r *Reconciler) machines(ctx context.Context, host string) ([]infrav1.LibvirtMachine, error) {
-	list := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
-	}
-	return list.Items, nil
 }
 
 // finishDeletion ends the session and removes the finalizer. No machine is bound to the host.

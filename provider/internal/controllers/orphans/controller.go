@@ -162,7 +162,7 @@ func (r *Reconciler) findOrphans(ctx context.Context, host *infrav1.LibvirtHost)
 		return r.failed(host, err)
 	}
 	v := &visit{Reconciler: r, host: host, connection: connection, self: self, pools: activePools(snapshot)}
-	bound, err := r.listed(ctx, client.MatchingFields{index.MachineHost: host.Name})
+	bound, err := index.BoundTo(ctx, r.Client, host.Name)
 	if err != nil {
 		return r.failed(host, err)
 	}
@@ -220,21 +220,15 @@ func (r *Reconciler) identify(ctx context.Context) (string, error) {
 	return r.self, nil
 }
 
-// listed returns LibvirtMachines of the cache. Callers must not change them.
-func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]infrav1.LibvirtMachine, error) {
-	list := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, list, which, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing LibvirtMachines: %w", err)
-	}
-	return list.Items, nil
-}
-
 // unknown reports whether an orphan belongs to no machine in the cache, on any host.
 func (r *Reconciler) unknown(ctx context.Context, found []orphan) (bool, error) {
 	for _, o := range found {
-		machines, err := r.listed(ctx, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid})
-		if err != nil || len(machines) == 0 {
-			return err == nil, err
+		machines := &infrav1.LibvirtMachineList{}
+		if err := r.Client.List(ctx, machines, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid}, client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("listing LibvirtMachines: %w", err)
+		}
+		if len(machines.Items) == 0 {
+			return true, nil
 		}
 	}
 	return false, nil
