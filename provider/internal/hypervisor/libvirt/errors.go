@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -75,13 +76,5 @@ func classify(err error) (reason, cause error) {
 // code reports whether an error of the library has one of the codes.
 func code(err error, codes ...golibvirt.ErrorNumber) bool {
 	var remote golibvirt.Error
-	if !errors.As(err, &remote) {
-		return false
-	}
-	for _, code := range codes {
-		if remote.Code == uint32(code) { //nolint:gosec // codes are small
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &remote) && slices.Contains(codes, golibvirt.ErrorNumber(remote.Code)) //nolint:gosec // codes are small
 }
