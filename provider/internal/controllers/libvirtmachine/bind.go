@@ -189,19 +189,18 @@ func (s *scope) lacksDomain() bool {
 // checkAllowed stops machines whose namespace may not use their host: spec.hostName was set by a user, or the
 // identity's allowedNamespaces or the namespace's labels have changed since the machine was bound.
 func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
-	host := &infrav1.LibvirtHost{}
-	err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Spec.HostName}, host)
+	err := s.readHost(ctx)
 	if apierrors.IsNotFound(err) {
 		return goOn, nil // the next phase reports it: the machine may have been allowed to use the host
 	}
 	if err != nil {
-		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, fmt.Errorf("reading LibvirtHost %s: %w", s.infra.Spec.HostName, err))
+		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	allowed, err := s.Scheduler.MayUse(ctx, s.infra.Namespace, host)
+	allowed, err := s.Scheduler.MayUse(ctx, s.infra.Namespace, s.host)
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	if allowed || s.hasDomainOnHost(ctx, host) {
+	if allowed || s.hasDomainOnHost(ctx) {
 		return goOn, nil
 	}
 	return s.notAllowed()
@@ -209,8 +208,8 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 
 // hasDomainOnHost requests the machine's domain from the host, as the snapshot may be old. It does so for provisioned
 // machines only.
-func (s *scope) hasDomainOnHost(ctx context.Context, host *infrav1.LibvirtHost) bool {
-	connection, err := s.Hosts.Hypervisor(host.Name)
+func (s *scope) hasDomainOnHost(ctx context.Context) bool {
+	connection, err := s.Hosts.Hypervisor(s.host.Name)
 	if err != nil || !s.isProvisioned() {
 		return false
 	}

@@ -104,8 +104,9 @@ func (s *scope) observeInstance(ctx context.Context) (verdict, error) {
 		_, err := s.deleteSeed(ctx)
 		return stop, err
 	}
-	if !s.isCreating() {
-		s.setPrepared()
+	if !s.isCreating() { // a move may have dropped these conditions with the status
+		s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
+		s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
 	}
 	s.setInstance()
 	return goOn, nil
@@ -125,13 +126,6 @@ func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 	}
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
 		"The domain on host %s with the UUID of spec.providerID belongs to %s and isn't changed", s.host.Name, whose)
-}
-
-// setPrepared sets the conditions of the phases before the domain to True. A move may have dropped them with the
-// status.
-func (s *scope) setPrepared() {
-	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
-	s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
 }
 
 // setInstance sets the condition and the state of the instance from the domain.

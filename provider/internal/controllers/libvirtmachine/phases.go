@@ -226,20 +226,15 @@ func (s *scope) waitFor(condition, reason, message string, values ...any) (verdi
 // machine: the machine is reconciled again when the host is reachable.
 func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
-		return s.unreachable(condition, err)
+		s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
+		s.requeueWithin(unreachableDelay)
+		return stop, nil
 	}
 	if errors.Is(err, hypervisor.ErrNoSpace) && s.host != nil {
 		reason, err = infrav1.NoRoomReason, s.noRoom(err)
 	}
 	s.set(condition, metav1.ConditionFalse, reason, "%s", err.Error())
 	return stop, err
-}
-
-// unreachable sets a condition to Unknown.
-func (s *scope) unreachable(condition string, err error) (verdict, error) {
-	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
-	s.requeueWithin(unreachableDelay)
-	return stop, nil
 }
 
 // unreachableDelay is the delay before the next reconcile while the host is unreachable. A reachable host triggers one
