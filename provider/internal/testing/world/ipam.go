@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,19 +58,15 @@ func (s *Scene) Pool(name, prefix, gateway string, size int64) ipamv1.IPPoolRefe
 // Claims lists the IPAddressClaims of the scene.
 func (s *Scene) Claims() []ipamv1.IPAddressClaim {
 	s.t.Helper()
-	list := &ipamv1.IPAddressClaimList{}
-	s.Expect(s.Client.List(s.t.Context(), list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
-	return list.Items
+	return list(s, &ipamv1.IPAddressClaimList{}).Items
 }
 
 // Given returns the allocated addresses of the scene by the names of their claims, sorted.
 func (s *Scene) Given() map[string]string {
 	s.t.Helper()
-	list := &ipamv1.IPAddressList{}
-	s.Expect(s.Client.List(s.t.Context(), list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	given := map[string]string{}
-	for i := range list.Items {
-		given[list.Items[i].Spec.ClaimRef.Name] = list.Items[i].Spec.Address
+	for _, address := range list(s, &ipamv1.IPAddressList{}).Items {
+		given[address.Spec.ClaimRef.Name] = address.Spec.Address
 	}
 	return given
 }

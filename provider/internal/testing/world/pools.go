@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
@@ -53,10 +54,6 @@ func (s *Scene) PoolSettled(pool *clusterv1.MachinePool, infra *infrav1.LibvirtM
 
 // isSettled reports whether the conditions of a LibvirtMachinePool are good for its current spec.
 func isSettled(infra *infrav1.LibvirtMachinePool) bool {
-	for _, condition := range infra.Status.Conditions {
-		if condition.Type == infrav1.ReadyCondition {
-			return condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == infra.Generation
-		}
-	}
-	return false
+	ready := conditions.Get(infra, infrav1.ReadyCondition)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == infra.Generation
 }

@@ -248,20 +248,23 @@ func (s *Scene) BootstrapData(name string) *corev1.Secret {
 		Data: map[string][]byte{"value": []byte("#cloud-config\nhostname: x\n"), "format": []byte("cloud-config")}}
 }
 
+// list reads the objects of the scene into a list.
+func list[L client.ObjectList](s *Scene, into L) L {
+	s.t.Helper()
+	s.Expect(s.Client.List(s.t.Context(), into, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	return into
+}
+
 // LibvirtMachines lists the LibvirtMachines of the scene.
 func (s *Scene) LibvirtMachines() []infrav1.LibvirtMachine {
 	s.t.Helper()
-	list := &infrav1.LibvirtMachineList{}
-	s.Expect(s.Client.List(s.t.Context(), list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
-	return list.Items
+	return list(s, &infrav1.LibvirtMachineList{}).Items
 }
 
 // Machines lists the Machines of the scene.
 func (s *Scene) Machines() []clusterv1.Machine {
 	s.t.Helper()
-	list := &clusterv1.MachineList{}
-	s.Expect(s.Client.List(s.t.Context(), list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
-	return list.Items
+	return list(s, &clusterv1.MachineList{}).Items
 }
 
 // ManagerMarker is the prefix of the volumes by which management clusters mark the hosts with their machines. A marker
