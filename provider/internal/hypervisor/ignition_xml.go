@@ -23,13 +23,13 @@ func removeEntryXML(text, name string) (string, error) {
 	var entry, cut piece // the entry in the current sysinfo element, and the removed part
 	entries := 0
 	err := visitElements(text, func(path string, at piece) error {
-		switch {
-		case path == "domain/sysinfo/entry":
+		switch path {
+		case "domain/sysinfo/entry":
 			entries++
 			if hasName(at.start, name) {
 				entry = at
 			}
-		case path == "domain/sysinfo":
+		case "domain/sysinfo":
 			switch {
 			case entry.to > 0 && entries == 1:
 				cut = at
