@@ -74,11 +74,12 @@ dist: ## Make the downloads of the tool in out/dist: archives, Debian packages, 
 clean-machine: ## Install the tool on a clean Debian in each way, without a network, and run it as clusterctl's plugin
 	go test ./hack/dist -run 'TestCleanMachine|TestForeignPrograms' -count=1 -v -timeout 60m -clean-machine
 
-# provider/test is the first: it takes the longest and waits most of the time, so that other packages run concurrently.
+# provider/test is the first: it takes the longest. It and hack/testbed wait most of the time, so that a third package
+# runs concurrently on two processors.
 # The cluster with real nodes follows alone: kubeadm doesn't wait long for an emulated processor.
 .PHONY: test
 test: verify testbed ## Run all checks and tests; their tools are built once and kept in a cache
-	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -timeout 40m ./provider/test ./...
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -p 3 -timeout 40m ./provider/test ./...
 	$(run-specs) -short -timeout 40m -ginkgo.label-filter quick-start
 
 .PHONY: testbed
