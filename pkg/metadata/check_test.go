@@ -193,4 +193,8 @@ v0.4    missing   v0.4.0 to v0.4.1 (2 tags)
 	if got := file.Table([]string{}); !strings.Contains(got, "TAGS\nv0.1    v1alpha4  -\n") {
 		t.Errorf("table without tags =\n%s\nwant \"-\" for v0.1", got)
 	}
+	file = parse(t, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 0, minor: 1}\n")
+	if got, want := file.Table(nil), "SERIES  CONTRACT\nv0.1    -\n"; got != want {
+		t.Errorf("table without a contract =\n%q\nwant\n%q", got, want)
+	}
 }

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,8 @@ import (
 )
 
 // Table returns the release series as a table, in the file's order, with a column for the tags of each series if tags
-// are given (nil omits the column). Series with tags that aren't in the file follow, newest first, with "missing" as
-// the contract.
+// are given (nil omits the column). A series without a contract or tags has "-" there. Series with tags that aren't in
+// the file follow, newest first, with "missing" as the contract.
 func (f *File) Table(tags []string) string {
 	columns := 3
 	if tags == nil {
@@ -25,7 +26,7 @@ func (f *File) Table(tags []string) string {
 		if at := slices.IndexFunc(all, func(r released) bool { return r.compare(s) == 0 }); at >= 0 {
 			seen = all[at].String()
 		}
-		row(s.String(), s.Contract, seen)
+		row(s.String(), cmp.Or(s.Contract, "-"), seen)
 	}
 	for _, r := range slices.Backward(all) {
 		if f.index(r.Series) < 0 {
