@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,8 +45,10 @@ type ociWorld struct {
 	host    string
 	name    string
 	token   string
-	version string            // the tag that the observer reads
-	want    map[string]string // the digests of the files of the tag, by title
+	// inFlight is the number of requests that the registry has not answered.
+	inFlight atomic.Int32
+	version  string            // the tag that the observer reads
+	want     map[string]string // the digests of the files of the tag, by title
 }
 
 // login is the encoded form of the secret in requests to the registry.
@@ -79,6 +82,8 @@ func newOCIWorld(t testing.TB, registry, name string, want *release.Release) *oc
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // the request was cut off
 	}
 	w.handler = requireLogin(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		w.inFlight.Add(1)
+		defer w.inFlight.Add(-1)
 		proxy.ServeHTTP(out, r)
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/v") {
 			w.observe()
@@ -183,9 +188,15 @@ func (w *ociWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Net
 	return n, Options{TokenFile: w.token, Progress: w.report, Report: w.report, Network: transport.Network{Transport: n, Sleep: w.sleep, Now: w.clock.Now}}
 }
 
-// sleep advances the clock and gives the registry, another process, time to run.
+// sleep advances the clock. The registry, another process, first gets time to complete its writes: until then it
+// answers requests for the same blob with 500.
 func (w *ociWorld) sleep(ctx context.Context, d time.Duration) error {
-	time.Sleep(time.Millisecond)
+	for range 1000 {
+		time.Sleep(time.Millisecond)
+		if w.inFlight.Load() == 0 {
+			break
+		}
+	}
 	return w.clock.Sleep(ctx, d)
 }
 
