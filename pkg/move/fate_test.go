@@ -2,6 +2,7 @@ package move_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,5 +112,27 @@ func TestMembers(t *testing.T) {
 		if seen[fate] == 0 {
 			t.Errorf("no scenario has an object that is %s", fate)
 		}
+	}
+}
+
+// TestMembersOfAReplacedOwner checks that an owner that was deleted does not get the fate of the object that
+// now has its name.
+func TestMembersOfAReplacedOwner(t *testing.T) {
+	s := &scenario{}
+	identity := s.add(demoAPI, "DemoIdentity", "", "shared", nil)
+	identity.label(moveLabel)
+	s.add(demoAPI, "DemoMachine", "team", "m", nil)
+	world := worldOf(s)
+	world.Objects[1].Owners = []metav1.OwnerReference{{APIVersion: demoAPI, Kind: "DemoIdentity", Name: "shared", UID: "deleted"}}
+	g := move.Discover(t.Context(), world, "team")
+	var got []move.Fate
+	for _, m := range g.Members(g.Plan()) {
+		if m.Kind == "DemoIdentity" {
+			got = append(got, m.Fate)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]move.Fate{move.FateAbsent, move.FateCopied}, got); diff != "" {
+		t.Errorf("the fates of the two identities (-want +got):\n%s", diff)
 	}
 }
