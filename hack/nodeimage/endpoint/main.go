@@ -1,6 +1,6 @@
-// Command endpoint holds the address of a cluster's API server on one of the control plane machines, by keepalived. It
-// takes the place of kube-vip's image in a cluster for tests: it reads the same variables, address and port, and its
-// pod has the same rights.
+// Command endpoint runs keepalived, which keeps the address of a cluster's API server on one of the control plane
+// machines. It replaces kube-vip in test clusters: it reads the same environment variables, address and port, and its
+// pod has the same privileges.
 package main
 
 import (
@@ -17,41 +17,41 @@ import (
 	"time"
 )
 
-// check is the argument with which keepalived checks whether the API server of this machine is healthy.
+// check is the argument with which keepalived runs this program to check the API server of this machine.
 const check = "check"
 
 func main() {
-	do := hold
+	run := runKeepalived
 	if len(os.Args) > 1 && os.Args[1] == check {
-		do = askAPIServer
+		run = checkAPIServer
 	}
-	if err := do(); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "endpoint:", err)
 		os.Exit(1)
 	}
 }
 
-// hold replaces the process with keepalived.
-func hold() error {
+// runKeepalived replaces this process with keepalived.
+func runKeepalived() error {
 	address, err := netip.ParseAddr(os.Getenv("address"))
 	if err != nil {
-		return fmt.Errorf("the variable address should be that of the API server: %w", err)
+		return fmt.Errorf("the environment variable address must be the IP address of the API server: %w", err)
 	}
-	outside, err := interfaceTo(address)
+	device, err := interfaceTo(address)
 	if err != nil {
 		return fmt.Errorf("looking for the interface to %s: %w", address, err)
 	}
 	const file = "/tmp/keepalived.conf"
-	if err := os.WriteFile(file, []byte(configuration(address, outside)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configuration(address, device)), 0o600); err != nil {
 		return err
 	}
 	args := []string{"keepalived", "--dont-fork", "--log-console", "--vrrp", "--use-file", file, "--pid", "/tmp/keepalived.pid", "--vrrp_pid", "/tmp/vrrp.pid"}
 	return fmt.Errorf("starting keepalived: %w", syscall.Exec("/usr/sbin/keepalived", args, os.Environ()))
 }
 
-// configuration of keepalived: of the machines with the address the one with a healthy API server has priority, and
-// while there is none any machine takes the address, because kubeadm wants it before the API server is up.
-func configuration(address netip.Addr, outside string) string {
+// configuration returns the configuration of keepalived. A machine with a healthy API server has priority. Until one is
+// healthy, any machine takes the address, because kubeadm needs it before the API server runs.
+func configuration(address netip.Addr, device string) string {
 	bytes := address.AsSlice()
 	return fmt.Sprintf(`global_defs {
   script_user root
@@ -77,10 +77,10 @@ vrrp_instance endpoint {
     api_server
   }
 }
-`, check, outside, max(1, bytes[len(bytes)-1]), address, address.BitLen())
+`, check, device, max(1, bytes[len(bytes)-1]), address, address.BitLen())
 }
 
-// interfaceTo returns the name of the interface for packets to an address.
+// interfaceTo returns the name of the network interface that sends packets to an address.
 func interfaceTo(address netip.Addr) (string, error) {
 	connection, err := net.Dial("udp", net.JoinHostPort(address.String(), "9")) // sends nothing
 	if err != nil {
@@ -94,30 +94,29 @@ func interfaceTo(address netip.Addr) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, outside := range interfaces {
-		addresses, err := outside.Addrs()
+	for _, device := range interfaces {
+		addresses, err := device.Addrs()
 		if err != nil {
 			return "", err
 		}
 		for _, candidate := range addresses {
 			if strings.HasPrefix(candidate.String(), own+"/") {
-				return outside.Name, nil
+				return device.Name, nil
 			}
 		}
 	}
 	return "", fmt.Errorf("no interface has the address %s", own)
 }
 
-// askAPIServer checks whether the API server of this machine is healthy, which needs no credentials.
-func askAPIServer() error {
-	const patience = 15 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// checkAPIServer returns an error unless the API server of this machine is healthy. The request needs no credentials.
+func checkAPIServer() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+os.Getenv("port")+"/livez", nil)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // nothing secret is sent
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the request contains no secret
 	answer, err := client.Do(request)
 	if err != nil {
 		return err

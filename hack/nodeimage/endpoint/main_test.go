@@ -37,8 +37,8 @@ func TestInterfaceTo(t *testing.T) {
 	}
 }
 
-// TestAskAPIServer checks that only an API server with the status 200 is healthy.
-func TestAskAPIServer(t *testing.T) {
+// TestCheckAPIServer checks that only an API server with the status 200 is healthy.
+func TestCheckAPIServer(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.URL.Path != "/livez" {
@@ -52,23 +52,23 @@ func TestAskAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("port", address.Port())
-	if err := askAPIServer(); err != nil {
+	if err := checkAPIServer(); err != nil {
 		t.Error(err)
 	}
 	status = http.StatusInternalServerError
-	if err := askAPIServer(); err == nil || !strings.Contains(err.Error(), "500") {
+	if err := checkAPIServer(); err == nil || !strings.Contains(err.Error(), "500") {
 		t.Errorf("an unhealthy server: %v", err)
 	}
 	server.Close()
-	if err := askAPIServer(); err == nil {
+	if err := checkAPIServer(); err == nil {
 		t.Error("a stopped server is healthy")
 	}
 }
 
-// TestHoldWithoutAddress checks that the error names the variable.
-func TestHoldWithoutAddress(t *testing.T) {
+// TestRunKeepalivedWithoutAddress checks that the error names the variable.
+func TestRunKeepalivedWithoutAddress(t *testing.T) {
 	t.Setenv("address", "")
-	if err := hold(); err == nil || !strings.Contains(err.Error(), "the variable address") {
+	if err := runKeepalived(); err == nil || !strings.Contains(err.Error(), "the environment variable address") {
 		t.Errorf("got the error %v", err)
 	}
 }

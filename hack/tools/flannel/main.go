@@ -1,8 +1,8 @@
-// Command flannel gives the pods of a node their network: flannel's own packages with its back ends vxlan and host-gw.
-// flannel's own command can't be built where the module of one of its other back ends can't be had.
+// Command flannel sets up the pod network of a node with flannel's packages and its back ends vxlan and host-gw.
+// flannel's own command does not build if the module of one of its other back ends can't be downloaded.
 //
-// It runs in a pod of the host's network, and takes its network from net-conf.json and its node from NODE_NAME. It
-// writes the CNI's configuration itself, which in flannel's manifest is a work of init containers and of a plug-in.
+// It runs in a pod with the host's network. It reads the network from net-conf.json, and the name of the node from
+// NODE_NAME. It also writes the CNI configuration, for which flannel's manifest has init containers and a plug-in.
 package main
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/flannel-io/flannel/pkg/trafficmngr/nftables"
 )
 
-// resync is how often the rules of the packet filter are looked at, in seconds.
+// resync is the interval of checks of the packet filter rules, in seconds.
 const resync = 30
 
 func main() {
-	network := flag.String("net-config-path", "/etc/kube-flannel/net-conf.json", "file with the network of all pods, in flannel's format")
-	cni := flag.String("cni-config-path", "/etc/cni/net.d/10-flannel.conflist", "file to write the CNI's configuration to")
+	network := flag.String("net-config-path", "/etc/kube-flannel/net-conf.json", "file with the pod network, in flannel's format")
+	cni := flag.String("cni-config-path", "/etc/cni/net.d/10-flannel.conflist", "file for the CNI configuration")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *network, *cni)
@@ -49,7 +49,7 @@ func run(ctx context.Context, networkFile, cniFile string) error {
 	defer cancel()
 	subnets, err := kube.NewSubnetManager(ctx, "", "", "flannel.alpha.coreos.com", networkFile, true)
 	if err != nil {
-		return fmt.Errorf("reading the node's range of addresses: %w", err)
+		return fmt.Errorf("reading the pod CIDR of the node: %w", err)
 	}
 	config, err := subnets.GetNetworkConfig(ctx)
 	if err != nil {
@@ -59,15 +59,15 @@ func run(ctx context.Context, networkFile, cniFile string) error {
 	if err != nil {
 		return err
 	}
-	outside, err := ipmatch.LookupExtIface("", "", "", family, ipmatch.PublicIPOpts{})
+	external, err := ipmatch.LookupExtIface("", "", "", family, ipmatch.PublicIPOpts{})
 	if err != nil {
-		return fmt.Errorf("looking for the interface to other nodes: %w", err)
+		return fmt.Errorf("finding the network interface to other nodes: %w", err)
 	}
-	chosen, err := backend.NewManager(ctx, subnets, outside).GetBackend(config.BackendType)
+	selected, err := backend.NewManager(ctx, subnets, external).GetBackend(config.BackendType)
 	if err != nil {
 		return err
 	}
-	pods, err := chosen.RegisterNetwork(ctx, &tasks, config)
+	pods, err := selected.RegisterNetwork(ctx, &tasks, config)
 	if err != nil {
 		return fmt.Errorf("setting up the back end %s: %w", config.BackendType, err)
 	}
@@ -77,21 +77,21 @@ func run(ctx context.Context, networkFile, cniFile string) error {
 	}
 	lease := pods.Lease()
 	if err := filter.SetupAndEnsureMasqRules(ctx, config.Network, ip.IP4Net{}, ip.IP4Net{}, config.IPv6Network, ip.IP6Net{}, ip.IP6Net{}, lease, resync, false); err != nil {
-		return fmt.Errorf("writing the rules for what leaves the network of pods: %w", err)
+		return fmt.Errorf("writing the masquerade rules: %w", err)
 	}
 	filter.SetupAndEnsureForwardRules(ctx, config.Network, config.IPv6Network, resync)
 	if err := writeCNI(cniFile, lease.Subnet.String(), pods.MTU()); err != nil {
-		return fmt.Errorf("writing the CNI's configuration: %w", err)
+		return fmt.Errorf("writing the CNI configuration: %w", err)
 	}
 	tasks.Go(func() { pods.Run(ctx) })
 	if err := subnets.CompleteLease(ctx, lease, &tasks); err != nil {
-		return fmt.Errorf("marking the network of the node as there: %w", err)
+		return fmt.Errorf("marking the network of the node as available: %w", err)
 	}
 	tasks.Wait()
 	return nil
 }
 
-// writeCNI has pods joined to a bridge, with addresses of the node's range.
+// writeCNI writes a CNI configuration that connects pods to a bridge, with addresses of the node's pod CIDR.
 func writeCNI(file, subnet string, mtu int) error {
 	list := map[string]any{
 		"cniVersion": "1.0.0", "name": "flannel",
@@ -110,7 +110,7 @@ func writeCNI(file, subnet string, mtu int) error {
 	if err != nil {
 		return err
 	}
-	// The container runtime reads a file as soon as it is there.
+	// The container runtime reads a file as soon as it exists.
 	part := filepath.Join(filepath.Dir(file), ".flannel")
 	return errors.Join(os.WriteFile(part, content, 0o644), os.Rename(part, file))
 }

@@ -1,5 +1,5 @@
-// The program operator reads a provider's release from a registry with the Cluster API operator's own code, and writes
-// what the operator would install, components.yaml and metadata.yaml, into a folder.
+// Command operator reads a provider's release from a registry with the code of the Cluster API operator, and writes the
+// components.yaml and metadata.yaml that the operator would install into a folder.
 //
 //	operator URL TYPE NAME VERSION FOLDER
 //
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// read writes what the operator would install of a version.
+// read writes the components and the metadata that the operator would install for a version.
 func read(ctx context.Context, url, kind, name, version, folder string) error {
 	provider, err := providerOf(kind)
 	if err != nil {
@@ -66,5 +66,5 @@ func providerOf(kind string) (operatorv1.GenericProvider, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("the operator knows no providers of the type %s", kind)
+	return nil, fmt.Errorf("the operator has no providers of type %s", kind)
 }
