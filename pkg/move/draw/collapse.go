@@ -11,7 +11,7 @@ import (
 // Collapse says which objects share a box.
 type Collapse string
 
-// The ways to collapse. Auto is the first of the others that gives no more boxes than a person reads.
+// The ways to collapse. Auto is the first of the others that results in a readable number of boxes.
 const (
 	Auto Collapse = "auto"
 	// None gives each object a box.
@@ -33,7 +33,7 @@ func ParseCollapse(name Collapse) error {
 	return fmt.Errorf("%q isn't a way to collapse: use %s, %s, %s or %s", name, Auto, None, Siblings, Kinds)
 }
 
-// readable is how many boxes a person reads.
+// readable is the number of boxes that a person can read.
 const readable = 60
 
 // box is one object, or several of a kind and a fate.
@@ -42,22 +42,22 @@ type box struct {
 	kind      string
 	fate      move.Fate
 	ring      bool
-	inside    int // how many links there are from members to members
+	inside    int // the number of links between members
 	namespace string
-	// more says that the members are in several namespaces.
-	more bool
+	// spread says that the members are in several namespaces.
+	spread bool
 }
 
-// arrow leads from a box of owners to one of what they own.
+// arrow points from a box of owners to a box of objects that they own.
 type arrow struct {
 	from, to int
 	// soft means that no link is an owner reference, and ring that a link is part of a cycle.
 	soft, ring bool
-	// links is how many there are.
+	// links is the number of links.
 	links int
 }
 
-// drawing is the boxes and arrows of a picture.
+// drawing has the boxes and arrows of a picture.
 type drawing struct {
 	collapse Collapse
 	boxes    []box
@@ -66,7 +66,7 @@ type drawing struct {
 	of []int
 }
 
-// drawing returns the boxes of the picture as it was asked for.
+// drawing returns the boxes and arrows as the picture's Collapse says.
 func (p *Picture) drawing() *drawing {
 	if p.Collapse != Auto && p.Collapse != "" {
 		return p.collapsed(p.Collapse)
@@ -83,7 +83,7 @@ func (p *Picture) drawing() *drawing {
 	return d
 }
 
-// collapsed returns the boxes of a way to collapse.
+// collapsed returns the boxes and arrows for a way to collapse.
 func (p *Picture) collapsed(c Collapse) *drawing {
 	d := &drawing{collapse: c, of: make([]int, len(p.Members))}
 	keys := p.keys(c)
@@ -98,14 +98,14 @@ func (p *Picture) collapsed(c Collapse) *drawing {
 		}
 		b := &d.boxes[place]
 		b.members = append(b.members, i)
-		b.more = b.more || b.namespace != m.Namespace
+		b.spread = b.spread || b.namespace != m.Namespace
 		d.of[i] = place
 	}
 	d.setArrows(p)
 	return d
 }
 
-// keys returns for each member what those that share its box have in common.
+// keys returns a key for each member; members with the same key share a box.
 func (p *Picture) keys(c Collapse) []string {
 	keys := make([]string, len(p.Members))
 	switch c {
@@ -124,8 +124,8 @@ func (p *Picture) keys(c Collapse) []string {
 	return keys
 }
 
-// siblingKeys gives the same key to objects of a kind, namespace and fate whose owners have the same
-// keys. What heads a hierarchy, or is in a cycle, is alone.
+// siblingKeys gives the same key to objects of a kind, namespace and fate whose owners have the same keys. The head of a
+// hierarchy and an object in a cycle have a key of their own.
 func (p *Picture) siblingKeys() []string {
 	owns := make([]bool, len(p.Members))
 	for i := range p.Members {
@@ -188,7 +188,7 @@ func (d *drawing) setArrows(p *Picture) {
 	})
 }
 
-// heading is a box's first line: the kind, and of how many objects it is.
+// heading is a box's first line: the kind and the number of objects.
 func (b *box) heading() string {
 	if len(b.members) == 1 {
 		return b.kind
@@ -196,7 +196,7 @@ func (b *box) heading() string {
 	return fmt.Sprintf("%s ×%d", b.kind, len(b.members))
 }
 
-// names is a box's second line: the name of its first object, and how many more there are.
+// names is a box's second line: the name of its first object and the number of others.
 func (p *Picture) names(b *box, columns int) string {
 	more := ""
 	if n := len(b.members) - 1; n > 0 {
@@ -205,7 +205,7 @@ func (p *Picture) names(b *box, columns int) string {
 	return shorten(printable(p.Members[b.members[0]].Name), columns-cells(more)) + more
 }
 
-// status is a box's third line: its fate, and what else there is to know.
+// status is a box's third line: its fate, and whether it is in a cycle or in another namespace.
 func (p *Picture) status(b *box) string {
 	l := lookOf(b.fate)
 	text := l.marker + " " + l.label
@@ -215,7 +215,7 @@ func (p *Picture) status(b *box) string {
 		text += ", own each other"
 	}
 	switch {
-	case b.more:
+	case b.spread:
 		text += ", several namespaces"
 	case b.namespace != p.Plan.Namespace && b.namespace != "":
 		text += ", in " + printable(b.namespace)
@@ -223,10 +223,10 @@ func (p *Picture) status(b *box) string {
 	return text
 }
 
-// longest is how many objects of a box a tooltip lists.
+// longest is the number of objects that a tooltip lists.
 const longest = 20
 
-// details lists the objects of a box, a line each, with why they have their fate.
+// details lists the objects of a box, one per line, with the reasons for their fates.
 func (p *Picture) details(b *box) []string {
 	lines := []string{b.heading() + ": " + lookOf(b.fate).legend}
 	for n, i := range b.members {

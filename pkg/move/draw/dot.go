@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// writeDOT writes what graphviz reads: `dot -Tsvg`.
+// writeDOT writes the DOT language of Graphviz, for `dot -Tsvg`.
 //
 // Source: graphviz.org, "DOT Language" and "Character entities": in labels a backslash begins an escape
 // and an ampersand an entity.
@@ -36,7 +36,7 @@ func writeDOT(p *Picture, w io.Writer) error {
 	return b.Flush()
 }
 
-// legendChain links the fates of the legend, to have them below each other.
+// legendChain links the fates of the legend, so that they are below each other.
 func legendChain(link string) string {
 	var b strings.Builder
 	for _, l := range looks {
@@ -67,7 +67,7 @@ func dotLine(a arrow) string {
 
 var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;")
 
-// quotedDOT joins lines to what is between the quotes of a label.
+// quotedDOT joins lines and escapes them for a quoted label.
 func quotedDOT(lines ...string) string {
 	for i := range lines {
 		lines[i] = dotEscapes.Replace(printable(lines[i]))

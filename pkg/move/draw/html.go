@@ -31,7 +31,7 @@ var (
 	page = template.Must(template.New("page").Parse(pageText))
 )
 
-// mostDrawn is how many boxes a page draws at most: more are too much for a browser to scroll.
+// mostDrawn is the maximum number of boxes on a page: a browser scrolls slowly with more.
 const mostDrawn = 2000
 
 // pageData is what a page shows.
@@ -62,15 +62,15 @@ type pageKind struct {
 type pageObject struct {
 	Class, Marker, Label, Name, Why string
 	Owners                          []string
-	// Boxes are those of the object in each drawing.
+	// Boxes are the IDs of the object's box in each drawing.
 	Boxes string
 	Cycle bool
 	Stops []string
 }
 
-// writeHTML writes a page that needs nothing but itself: the graph as SVG in each way to collapse it,
-// and all objects by kind. Without scripts all but the search works. The page's own policy forbids a
-// browser to load anything, or to run another script than the page's.
+// writeHTML writes a page that loads nothing: the graph as SVG for each way to collapse it, and all objects by kind.
+// Everything except the search works without scripts. The page's policy forbids the browser to load anything and to run
+// another script.
 func writeHTML(p *Picture, w io.Writer) error {
 	script := pageScript + ZoomScript
 	sum := sha256.Sum256([]byte(script))
@@ -104,14 +104,14 @@ func writeHTML(p *Picture, w io.Writer) error {
 		prefix := string(c[0])
 		data.Drawings = append(data.Drawings, pageDrawing{
 			Name: string(c), Label: fmt.Sprintf("%s (%d)", drawingLabels[c], len(d.boxes)), Shown: c == shown.collapse,
-			SVG: template.HTML(inlineSVG(p, d, prefix)), //nolint:gosec // it has no text that was not escaped
+			SVG: template.HTML(inlineSVG(p, d, prefix)), //nolint:gosec // all its text is escaped
 		})
 		for i, b := range d.of {
 			boxes[i] = append(boxes[i], fmt.Sprintf("%s%d", prefix, b))
 		}
 	}
 	styles.WriteString(svgStyle())
-	data.Style = template.CSS(styles.String()) //nolint:gosec // it has nothing of the objects in it
+	data.Style = template.CSS(styles.String()) //nolint:gosec // it has no text of the objects
 	data.Kinds = p.pageKinds(boxes)
 	return page.Execute(w, data)
 }
@@ -119,7 +119,7 @@ func writeHTML(p *Picture, w io.Writer) error {
 // drawingLabels name the ways to collapse on the page.
 var drawingLabels = map[Collapse]string{Kinds: "by kind", Siblings: "objects of an owner together", None: "each object"}
 
-// inlineSVG draws the graph alone: the page has the legend and the rest.
+// inlineSVG draws only the graph; the page has the legend.
 func inlineSVG(p *Picture, d *drawing, prefix string) string {
 	l := layOut(d)
 	var c canvas

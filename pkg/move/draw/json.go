@@ -8,8 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// jsonGraph is the graph as JSON; its schema is docs/graph.schema.json. Each object is there by itself,
-// however the others are collapsed.
+// jsonGraph is the graph as JSON; its schema is docs/graph.schema.json. Objects are never collapsed.
 type jsonGraph struct {
 	// What the graph was made of.
 	Source string `json:"source"`

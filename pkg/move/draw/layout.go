@@ -9,11 +9,11 @@ import (
 // Sizes in pixels.
 const (
 	boxWidth, boxHeight = 212, 62
-	// stack is the part of a box that shows the second of a stack; the lines of one object begin there.
+	// stack is how far the second box of a stack protrudes. Lines begin that much above the end of a box.
 	stack = 6
-	// gap is between boxes of a row, and rowGap between rows, where the lines bend.
+	// gap separates the boxes of a row, and rowGap the rows. Lines bend between rows.
 	gap, rowGap = 20, 58
-	// laneWidth is what a line takes that passes through a row.
+	// laneWidth is the width of a line that passes through a row.
 	laneWidth, laneGap = 4, 12
 	margin             = 24
 )
@@ -23,8 +23,8 @@ type layout struct {
 	width, height int
 	boxes         []place
 	lines         []line
-	// apart is where the boxes begin that have no lines, or 0.
-	apart int
+	// isolated is where the boxes without lines begin, or 0.
+	isolated int
 }
 
 // place is the top left corner of a box.
@@ -33,40 +33,40 @@ type place struct{ x, y int }
 // line is a part of an arrow: from the bottom of a box or lane to the top of another.
 type line struct {
 	from, to place
-	// through is the lower end of the lane that the line goes on through; the same as to where it ends.
+	// through is the lower end of the lane in which the line continues, or to if the line ends there.
 	through place
-	// head says that it ends at what is owned, and tail that it begins there, as owners are below.
+	// head and tail say that the owned object is at the end, or at the beginning, where the owner is below.
 	head, tail bool
 	soft, ring bool
 }
 
-// spot is a place in a row: a box, or a lane of lines that pass.
-type spot struct {
-	box        int // -1 is a lane
+// node is an item of a row: a box, or a lane for lines that pass through the row.
+type node struct {
+	box        int // -1 for a lane
 	row        int
-	x          float64 // of the middle
-	up, down   []int   // spots of the rows above and below that lines lead to
-	order      int     // in its row
+	x          float64 // of its middle
+	up, down   []int   // neighbours in the rows above and below
+	order      int     // index in its row
 	barycenter float64
 }
 
-func (s *spot) width() float64 {
-	if s.box < 0 {
+func (n *node) width() float64 {
+	if n.box < 0 {
 		return laneWidth
 	}
 	return boxWidth
 }
 
-// layOut places boxes in rows, owners above what they own, so that rows stay short and few lines cross.
-// What is linked is placed together, the largest part first; boxes without lines come below.
+// layOut places boxes in rows, owners above the objects they own, so that rows stay short and few lines cross. Linked
+// boxes are a part of the drawing; the largest part comes first, and boxes without lines come last.
 func layOut(d *drawing) *layout {
-	parts, alone := d.parts()
+	parts, isolated := d.parts()
 	capacity := max(7, int(math.Ceil(math.Sqrt(float64(len(d.boxes))))))
 	if len(d.boxes) > readable {
-		capacity *= 2 // for a screen it is too large all the same, and longer rows have fewer lines between them
+		capacity *= 2 // it does not fit a screen in any case, and longer rows have fewer lines between them
 	}
 	l := &layout{boxes: make([]place, len(d.boxes)), width: 2 * margin, height: margin}
-	// Parts are side by side. Below them the next begin, where the width is used up.
+	// Parts are side by side as long as the width allows; the next ones begin below.
 	x, below := margin, l.height
 	for _, part := range parts {
 		s := newSheet(part, capacity)
@@ -84,34 +84,34 @@ func layOut(d *drawing) *layout {
 		below = max(below, l.height+len(s.rows)*(boxHeight+rowGap))
 	}
 	l.height = below
-	if len(alone) == 0 {
+	if len(isolated) == 0 {
 		return l
 	}
-	l.apart = l.height
+	l.isolated = l.height
 	columns := max(capacity, (l.width-2*margin+gap)/(boxWidth+gap))
-	for n, b := range alone {
-		l.boxes[b] = place{margin + n%columns*(boxWidth+gap), l.apart + margin + n/columns*(boxHeight+gap)}
+	for n, b := range isolated {
+		l.boxes[b] = place{margin + n%columns*(boxWidth+gap), l.isolated + margin + n/columns*(boxHeight+gap)}
 		l.width = max(l.width, l.boxes[b].x+boxWidth+margin)
 		l.height = max(l.height, l.boxes[b].y+boxHeight+margin)
 	}
 	return l
 }
 
-// part is boxes that lines link with each other.
+// part is a connected component of a drawing.
 type part struct {
 	boxes []int
-	// arrows are those between the boxes, by their places in the part.
+	// arrows link the boxes, by their indices in the part.
 	arrows []arrow
 }
 
 // parts returns the parts of a drawing, those with the most boxes first, and the boxes without lines.
-func (d *drawing) parts() (parts []part, alone []int) {
+func (d *drawing) parts() (parts []part, isolated []int) {
 	near := make([][]int, len(d.boxes)) // boxes
 	for _, a := range d.arrows {
 		near[a.from] = append(near[a.from], a.to)
 		near[a.to] = append(near[a.to], a.from)
 	}
-	of, at := make([]int, len(d.boxes)), make([]int, len(d.boxes)) // each box's part, from 1, and its place there
+	of, at := make([]int, len(d.boxes)), make([]int, len(d.boxes)) // each box's part, from 1, and its index in it
 	var visit func(b, number int)
 	visit = func(b, number int) {
 		of[b] = number
@@ -123,7 +123,7 @@ func (d *drawing) parts() (parts []part, alone []int) {
 	}
 	for b := range d.boxes {
 		if len(near[b]) == 0 {
-			alone = append(alone, b)
+			isolated = append(isolated, b)
 			continue
 		}
 		if of[b] == 0 {
@@ -140,48 +140,48 @@ func (d *drawing) parts() (parts []part, alone []int) {
 		p.arrows = append(p.arrows, a)
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return len(b.boxes) - len(a.boxes) })
-	return parts, alone
+	return parts, isolated
 }
 
-// sheet is the layout of a part in the making.
+// sheet is the layout of a part while it is computed.
 type sheet struct {
 	part
-	// turned says of each arrow that it leads upwards, as it closes a cycle.
-	turned []bool
-	// capacity is how many boxes a row has at most.
+	// reversed says of each arrow whether it points upwards, because it closes a cycle.
+	reversed []bool
+	// capacity is the maximum number of boxes in a row.
 	capacity int
-	spots    []spot // the boxes first, by their numbers
+	nodes    []node // the boxes first, by their indices
 	rows     [][]int
-	strokes  []stroke
-	// width is that of the widest row, in pixels.
+	edges    []edge
+	// width is the width of the widest row, in pixels.
 	width float64
 }
 
-// stroke is a line between spots of neighbouring rows.
-type stroke struct {
+// edge links two nodes of adjacent rows.
+type edge struct {
 	from, to   int
 	head, tail bool
 	soft, ring bool
 }
 
 func newSheet(part part, capacity int) *sheet {
-	s := &sheet{part: part, turned: make([]bool, len(part.arrows)), spots: make([]spot, len(part.boxes)), capacity: capacity}
-	for i := range s.spots {
-		s.spots[i].box = i
+	s := &sheet{part: part, reversed: make([]bool, len(part.arrows)), nodes: make([]node, len(part.boxes)), capacity: capacity}
+	for i := range s.nodes {
+		s.nodes[i].box = i
 	}
 	return s
 }
 
 // ends returns the boxes of an arrow, the upper one first.
 func (s *sheet) ends(i int) (int, int) {
-	if s.turned[i] {
+	if s.reversed[i] {
 		return s.arrows[i].to, s.arrows[i].from
 	}
 	return s.arrows[i].from, s.arrows[i].to
 }
 
-// turnCycles turns the arrows that close a cycle, as a walk from the top meets them.
-func (s *sheet) turnCycles() {
+// reverseCycles reverses the arrows that close a cycle in a depth-first walk from the top.
+func (s *sheet) reverseCycles() {
 	out := make([][]int, len(s.boxes))
 	owned := make([]bool, len(s.boxes))
 	for i, a := range s.arrows {
@@ -196,7 +196,7 @@ func (s *sheet) turnCycles() {
 		for _, i := range out[b] {
 			switch to := s.arrows[i].to; state[to] {
 			case open:
-				s.turned[i] = true
+				s.reversed[i] = true
 			case 0:
 				visit(to)
 			}
@@ -212,10 +212,10 @@ func (s *sheet) turnCycles() {
 	}
 }
 
-// setRows puts each box below all of its owners, and further down where a row is full. Boxes come in
-// the order of a walk from the top, so that those of an owner stay together.
+// setRows puts each box below all its owners, or further down if that row is full. Boxes are placed in breadth-first
+// order, so that the boxes of an owner stay together.
 func (s *sheet) setRows() {
-	s.turnCycles()
+	s.reverseCycles()
 	out := make([][]int, len(s.boxes))
 	missing := make([]int, len(s.boxes))
 	for i := range s.arrows {
@@ -232,17 +232,17 @@ func (s *sheet) setRows() {
 	for len(queue) > 0 {
 		b := queue[0]
 		queue = queue[1:]
-		row := s.spots[b].row
+		row := s.nodes[b].row
 		for row < len(s.rows) && len(s.rows[row]) >= s.capacity {
 			row++
 		}
 		for row >= len(s.rows) {
 			s.rows = append(s.rows, nil)
 		}
-		s.spots[b].row = row
+		s.nodes[b].row = row
 		s.rows[row] = append(s.rows[row], b)
 		for _, to := range out[b] {
-			s.spots[to].row = max(s.spots[to].row, row+1)
+			s.nodes[to].row = max(s.nodes[to].row, row+1)
 			if missing[to]--; missing[to] == 0 {
 				queue = append(queue, to)
 			}
@@ -250,12 +250,12 @@ func (s *sheet) setRows() {
 	}
 }
 
-// addLanes leads the arrows of a box that end further down than in the next row through the rows
-// between, on one lane for all arrows of a style.
+// addLanes adds lanes for the arrows that end below the next row. Arrows of the same style from the same box share
+// their lanes.
 func (s *sheet) addLanes() {
 	type trunk struct {
-		top                int
-		soft, ring, turned bool
+		top                  int
+		soft, ring, reversed bool
 	}
 	byRow := make([]int, len(s.arrows))
 	for i := range byRow {
@@ -264,52 +264,52 @@ func (s *sheet) addLanes() {
 	slices.SortStableFunc(byRow, func(a, b int) int {
 		_, x := s.ends(a)
 		_, y := s.ends(b)
-		return cmp.Compare(s.spots[x].row, s.spots[y].row)
+		return cmp.Compare(s.nodes[x].row, s.nodes[y].row)
 	})
-	lowest := map[trunk]int{} // the lowest spot of each trunk so far
+	lowest := map[trunk]int{} // the lowest node of each trunk
 	for _, i := range byRow {
 		from, to := s.ends(i)
 		a := s.arrows[i]
-		t := trunk{top: from, soft: a.soft, ring: a.ring, turned: s.turned[i]}
+		t := trunk{top: from, soft: a.soft, ring: a.ring, reversed: s.reversed[i]}
 		at, ok := lowest[t]
 		if !ok {
 			at = from
 		}
-		for row := s.spots[at].row + 1; row < s.spots[to].row; row++ {
-			lane := len(s.spots)
-			s.spots = append(s.spots, spot{box: -1, row: row})
+		for row := s.nodes[at].row + 1; row < s.nodes[to].row; row++ {
+			lane := len(s.nodes)
+			s.nodes = append(s.nodes, node{box: -1, row: row})
 			s.rows[row] = append(s.rows[row], lane)
-			s.connect(stroke{from: at, to: lane, soft: a.soft, ring: a.ring, tail: s.turned[i] && at == from})
+			s.connect(edge{from: at, to: lane, soft: a.soft, ring: a.ring, tail: s.reversed[i] && at == from})
 			at = lane
 		}
 		lowest[t] = at
-		s.connect(stroke{from: at, to: to, soft: a.soft, ring: a.ring, head: !s.turned[i], tail: s.turned[i] && at == from})
+		s.connect(edge{from: at, to: to, soft: a.soft, ring: a.ring, head: !s.reversed[i], tail: s.reversed[i] && at == from})
 	}
 }
 
-func (s *sheet) connect(st stroke) {
-	s.strokes = append(s.strokes, st)
-	s.spots[st.from].down = append(s.spots[st.from].down, st.to)
-	s.spots[st.to].up = append(s.spots[st.to].up, st.from)
+func (s *sheet) connect(st edge) {
+	s.edges = append(s.edges, st)
+	s.nodes[st.from].down = append(s.nodes[st.from].down, st.to)
+	s.nodes[st.to].up = append(s.nodes[st.to].up, st.from)
 }
 
-// draw adds the part to a layout, with its top left at a place, in whole pixels.
+// draw adds the part to a layout, with its top left corner at the given pixel.
 func (s *sheet) draw(l *layout, x, y int) {
-	middle := func(i int) int { return int(math.Round(s.spots[i].x)) + x }
-	top := func(i int) int { return y + s.spots[i].row*(boxHeight+rowGap) }
+	middle := func(i int) int { return int(math.Round(s.nodes[i].x)) + x }
+	top := func(i int) int { return y + s.nodes[i].row*(boxHeight+rowGap) }
 	for i, b := range s.boxes {
 		l.boxes[b] = place{middle(i) - boxWidth/2, top(i)}
 	}
-	for _, st := range s.strokes {
+	for _, st := range s.edges {
 		ln := line{
 			from: place{middle(st.from), top(st.from) + boxHeight}, to: place{middle(st.to), top(st.to)},
 			head: st.head, tail: st.tail, soft: st.soft, ring: st.ring,
 		}
-		if s.spots[st.from].box >= 0 {
+		if s.nodes[st.from].box >= 0 {
 			ln.from.y -= stack
 		}
 		ln.through = ln.to
-		if s.spots[st.to].box < 0 {
+		if s.nodes[st.to].box < 0 {
 			ln.through.y += boxHeight
 		}
 		l.lines = append(l.lines, ln)

@@ -17,14 +17,14 @@ type look struct {
 	class, label, marker, legend string
 	// light and dark are for the two backgrounds.
 	light, dark colors
-	// width is that of the line, in pixels, and dashes are as SVG has them.
+	// width is the width of the line in pixels, and dashes is its stroke-dasharray in SVG.
 	width  string
 	dashes string
 }
 
 type colors struct{ line, fill string }
 
-// looks are those of all fates. Blue, green and red are distinguishable for colour-blind people: they are from the
+// looks has a look for each fate. Blue, green and red are distinguishable for colour-blind people: they are from the
 // palette of Okabe and Ito, except for a darker red.
 var looks = []look{
 	{
@@ -55,7 +55,7 @@ const (
 	darkPaper, darkInk, darkFaint    = "#14171c", "#ececec", "#8f8f8f"
 )
 
-// The line of a cycle of owners, and what the legend says of it and of soft owners.
+// The colour of a cycle of owners, and the texts of the legend for lines.
 const (
 	lightRing, darkRing = "#b45309", "#fbbf24"
 	ringLegend          = "in a cycle of owners"
@@ -73,8 +73,8 @@ func lookOf(fate move.Fate) look {
 	return looks[len(looks)-1]
 }
 
-// printable replaces invisible characters, and those that would change how the rest is shown: names may be hostile.
-// Unprintable characters are written as numbers.
+// printable replaces unprintable characters by their numbers: names may be hostile, and control characters could change
+// how the rest is shown.
 func printable(text string) string {
 	hidden := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if strings.IndexFunc(text, hidden) < 0 {
@@ -91,8 +91,8 @@ func printable(text string) string {
 	return b.String()
 }
 
-// cells returns how many columns of a monospaced font a text takes. Hangul and what comes behind
-// symbols in Unicode are treated as wide letters, which is too much for a few.
+// cells returns how many columns of a monospaced font a text takes. Hangul and all characters from U+2E80 on count as
+// wide, although a few of them are not.
 func cells(text string) int {
 	n := 0
 	for _, r := range text {
@@ -108,8 +108,7 @@ func cell(r rune) int {
 	return 1
 }
 
-// shorten cuts the middle out of a text that takes more columns than given: names often differ at
-// their ends.
+// shorten removes the middle of a text that takes more than the given columns: names often differ at their ends.
 func shorten(text string, columns int) string {
 	if cells(text) <= columns {
 		return text

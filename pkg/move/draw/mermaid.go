@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// writeMermaid writes what mermaid reads, as Markdown of GitHub and GitLab shows it.
+// writeMermaid writes a Mermaid flowchart, which GitHub and GitLab show in Markdown.
 //
 // Source: mermaid.js.org, "Flowcharts - Basic Syntax", "Entity codes to escape characters".
 func writeMermaid(p *Picture, w io.Writer) error {
@@ -51,18 +51,18 @@ func writeMermaid(p *Picture, w io.Writer) error {
 		if l.dashes != "" {
 			dashes = ",stroke-dasharray:" + l.dashes
 		}
-		// The colour of the text too: mermaid's is white on dark pages.
+		// The colour of the text is set too: Mermaid's default is white on dark pages.
 		fmt.Fprintf(b, "  classDef %s fill:%s,stroke:%s,stroke-width:%spx,color:%s%s\n", l.class, l.light.fill, l.light.line, l.width, lightInk, dashes)
 	}
 	return b.Flush()
 }
 
-// mermaidComment returns a text for a comment: braces in one would be read as a directive.
+// mermaidComment returns a text for a comment, without braces: Mermaid would read them as a directive.
 func mermaidComment(text string) string {
 	return strings.NewReplacer("{", "(", "}", ")").Replace(printable(text))
 }
 
-// entities writes all but letters, digits, blanks and a few harmless signs as their numbers: mermaid
+// entities replaces all characters except letters, digits, spaces and some punctuation by their numbers, because Mermaid
 // reads HTML and Markdown in labels.
 func entities(text string) string {
 	var b strings.Builder

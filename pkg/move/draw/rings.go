@@ -6,17 +6,17 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// rings tells which objects own each other in a circle.
+// rings are the cycles of owners.
 type rings struct {
-	// of is the number of each member's component: members that own each other, directly or not, have
-	// the same one. order lists the components with owners before what they own.
+	// of is the index of each member's component: members that own each other, directly or not, are in one
+	// component. order lists the components, owners first.
 	of    []int
 	order [][]int
-	// in says of each member that it is in a cycle.
+	// in says of each member whether it is in a cycle.
 	in []bool
 }
 
-// count returns how many members are in cycles.
+// count returns the number of members in cycles.
 func (r *rings) count() int {
 	n := 0
 	for _, in := range r.in {
@@ -27,11 +27,11 @@ func (r *rings) count() int {
 	return n
 }
 
-// ringsOf returns the strongly connected components, by Tarjan's algorithm, from each object to its
-// owners: so owners' components are complete first.
+// ringsOf finds the strongly connected components by Tarjan's algorithm. It walks from each object to its owners, so
+// that the owners' components are complete first.
 func ringsOf(members []move.Member) rings {
 	r := rings{of: make([]int, len(members)), in: make([]bool, len(members))}
-	const incomplete = -1 // as the number of a component
+	const incomplete = -1 // as the index of a component
 	visited := 0
 	index, low := make([]int, len(members)), make([]int, len(members)) // from 1; 0 is not visited
 	var stack []int

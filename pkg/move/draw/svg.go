@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// fontWidth is that of a letter of the 12 pixel font, and smallWidth of the 11 pixel one: monospaced
-	// fonts have letters of 0.6 of their size.
+	// fontWidth is the width of a letter of the 12 pixel font, and smallWidth of the 11 pixel font: letters of
+	// monospaced fonts are 0.6 times as wide as the font's size.
 	fontWidth, smallWidth = 7.3, 6.7
 	lineHeight            = 18
 	// leastWidth leaves room for the legend.
 	leastWidth = 900
-	// leftShown is how many objects the list below the picture has at most, and warningsShown how many
-	// lines there are above it.
+	// leftShown is the maximum number of objects in the list below the picture, and warningsShown of warnings
+	// above it.
 	leftShown, warningsShown = 25, 8
 )
 
-// canvas collects SVG. What is written with %s has to be escaped before.
+// canvas collects SVG. Callers of printf escape the values of %s.
 type canvas struct{ bytes.Buffer }
 
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 
-// escaped returns a text as XML has it.
+// escaped escapes a text for XML.
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(printable(text))) // a strings.Builder takes all
+	_ = xml.EscapeText(&b, []byte(printable(text))) // a strings.Builder returns no errors
 	return b.String()
 }
 
@@ -39,7 +39,7 @@ func (c *canvas) text(x, y int, class, text string) {
 	c.printf("<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, escaped(text))
 }
 
-// writeSVG draws a file of its own: a heading, the legend, the graph, and what is left behind by name.
+// writeSVG draws a complete file: a heading, the legend, the graph, and the names of the objects that are left behind.
 func writeSVG(p *Picture, w io.Writer) error {
 	d := p.drawing()
 	l := layOut(d)
@@ -72,10 +72,10 @@ func writeSVG(p *Picture, w io.Writer) error {
 	return err
 }
 
-// columns returns how many letters of the small font a line of the picture has.
+// columns returns the number of letters of the small font that fit on a line of the picture.
 func columns(width int) int { return int(float64(width-2*margin) / smallWidth) }
 
-// collapseText says how objects share boxes, where they do.
+// collapseText says which objects share boxes; it is "" if none do.
 func (p *Picture) collapseText(d *drawing) string {
 	switch {
 	case len(d.boxes) == len(p.Members):
@@ -86,7 +86,7 @@ func (p *Picture) collapseText(d *drawing) string {
 	return fmt.Sprintf("; in %d boxes: objects of a kind and a fate share one", len(d.boxes))
 }
 
-// warnings writes what the reader has to know first, and returns where it ends.
+// warnings writes the warnings above the picture, and returns where they end.
 func (c *canvas) warnings(p *Picture, width, y int) int {
 	warnings := p.warnings()
 	for i, text := range warnings {
@@ -101,7 +101,7 @@ func (c *canvas) warnings(p *Picture, width, y int) int {
 	return y
 }
 
-// legend writes what boxes and lines mean, in as many rows as they need, and returns where it ends.
+// legend explains boxes and lines, in as many rows as needed, and returns where it ends.
 func (c *canvas) legend(width, y int) int {
 	x := margin
 	item := func(text string, draw func(x, y int)) {
@@ -127,7 +127,7 @@ func (c *canvas) legend(width, y int) int {
 	return y + lineHeight
 }
 
-// graph writes the lines and boxes. Each box carries the prefix and its number.
+// graph writes the lines and boxes. The ID of a box is the prefix and its index.
 func (c *canvas) graph(p *Picture, d *drawing, l *layout, prefix string) {
 	for _, class := range []string{"line", "line soft", "line ring"} {
 		var lines, tips strings.Builder
@@ -154,8 +154,8 @@ func (c *canvas) graph(p *Picture, d *drawing, l *layout, prefix string) {
 			c.printf("<path class=\"tip%s\" d=\"%s\"/>\n", strings.TrimPrefix(class, "line"), tips.String())
 		}
 	}
-	if l.apart > 0 {
-		c.text(margin, l.apart+8, "small", "without links to others:")
+	if l.isolated > 0 {
+		c.text(margin, l.isolated+8, "small", "without links to others:")
 	}
 	for i := range d.boxes {
 		c.box(p, &d.boxes[i], l.boxes[i], fmt.Sprintf("%s%d", prefix, i))
@@ -172,7 +172,7 @@ func (ln *line) class() string {
 	return "line"
 }
 
-// box writes a box; one of several objects looks like a stack.
+// box writes a box; a box of several objects looks like a stack.
 func (c *canvas) box(p *Picture, b *box, at place, id string) {
 	ring := ""
 	if b.ring {
@@ -191,7 +191,7 @@ func (c *canvas) box(p *Picture, b *box, at place, id string) {
 	c.printf("</g>\n")
 }
 
-// escapedLines joins lines as XML has them.
+// escapedLines escapes lines for XML and joins them.
 func escapedLines(lines []string) string {
 	for i := range lines {
 		lines[i] = escaped(lines[i])
@@ -199,7 +199,7 @@ func escapedLines(lines []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// left lists what is left behind, and returns where the list ends.
+// left lists the objects that are left behind, and returns where the list ends.
 func (c *canvas) left(p *Picture, width, y int) int {
 	left := p.leftBehind()
 	if len(left) == 0 {
@@ -221,7 +221,7 @@ func (c *canvas) left(p *Picture, width, y int) int {
 	return y
 }
 
-// wrap breaks a text into at most three lines, at blanks where there are any. The last is cut.
+// wrap breaks a text at its spaces into at most three lines, and shortens lines that are too long.
 func wrap(text string, columns int) []string {
 	var lines []string
 	line := ""
@@ -242,8 +242,8 @@ func wrap(text string, columns int) []string {
 	return append(lines, shorten(line, columns))
 }
 
-// svgStyle returns the style of boxes and lines on both backgrounds. There are no variables in it:
-// programs that turn SVG into pictures do not know them.
+// svgStyle returns the style of boxes and lines on both backgrounds. It uses no CSS variables: programs that convert SVG
+// to images do not support them.
 func svgStyle() string {
 	var b strings.Builder
 	b.WriteString(".graph text{font-family:ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:12px;white-space:pre}\n" +

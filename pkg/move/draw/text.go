@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
-// writeText writes a tree: what is owned below its owner. Objects are collapsed where that was
-// asked for only: lines are easy to search.
+// writeText writes a tree, with owned objects below their owner. Lines are easy to search, so objects are collapsed
+// only on request.
 func writeText(p *Picture, w io.Writer) error {
 	collapse := p.Collapse
 	if collapse == Auto || collapse == "" {
@@ -56,15 +56,15 @@ type tree struct {
 	p *Picture
 	d *drawing
 	w *bufio.Writer
-	// above are the arrows to each box, and below those from it on which others hang.
+	// above are the arrows to each box, and below the arrows from it to its children in the tree.
 	below, above [][]int
 	red, faint   *color.Color
 }
 
-// parents returns for each box the arrow on which it hangs in a tree: that from the owner that is the
-// furthest from the top; -1 is none. Arrows that close cycles are left out, so each box has its place.
+// parents returns for each box the arrow from its parent in the tree, or -1. The parent is the owner that is furthest
+// from the top. Arrows that close cycles are left out, so that each box is in the tree.
 func (d *drawing) parents() []int {
-	// Without a limit to rows, parts don't affect each other: all boxes are one part here.
+	// Rows have no limit here, so parts don't affect each other and all boxes can be one part.
 	s := newSheet(part{boxes: make([]int, len(d.boxes)), arrows: d.arrows}, len(d.boxes))
 	s.setRows()
 	parents := make([]int, len(d.boxes))
@@ -72,17 +72,17 @@ func (d *drawing) parents() []int {
 		parents[b] = -1
 	}
 	for i, a := range d.arrows {
-		if s.turned[i] {
+		if s.reversed[i] {
 			continue
 		}
-		if best := parents[a.to]; best < 0 || s.spots[a.from].row > s.spots[d.arrows[best].from].row {
+		if best := parents[a.to]; best < 0 || s.nodes[a.from].row > s.nodes[d.arrows[best].from].row {
 			parents[a.to] = i
 		}
 	}
 	return parents
 }
 
-// show writes a box, and below it what hangs on it. via is the arrow that led there.
+// show writes a box and, below it, its children. via is the arrow from its parent, or -1.
 func (t *tree) show(b, via int, lead, indent string) {
 	bx := &t.d.boxes[b]
 	soft := ""
