@@ -13,8 +13,7 @@ import (
 // LinkTo leads in the text of a file that is a symbolic link; the rest of the text is its target.
 const LinkTo = "-> "
 
-// New makes a folder with these files, by paths with forward slashes, and returns it. The folder
-// is gone when the test is done.
+// New creates a folder with these files, by paths with forward slashes, and returns it. It is removed after the test.
 func New(tb testing.TB, files map[string]string) string {
 	tb.Helper()
 	dir, err := filepath.EvalSymlinks(tb.TempDir())

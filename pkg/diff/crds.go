@@ -93,8 +93,8 @@ func crdProperties(before, after *contract.CRD) []FieldChange {
 // generatorAnnotation is the annotation with the version of controller-gen, which does not describe the kind.
 const generatorAnnotation = "controller-gen.kubebuilder.io/version"
 
-// crdFields returns the fields of a definition that crdProperties compares; its versions are those
-// that another definition has too.
+// crdFields returns the fields of a definition that crdProperties compares, with the versions that both definitions
+// have.
 func crdFields(crd, other *contract.CRD) map[string]any {
 	plain := apiextensionsv1.CustomResourceDefinition{Spec: crd.Spec}
 	plain.Spec.Versions = nil
@@ -172,16 +172,16 @@ func VersionIndex(crd *contract.CRD, name string) int {
 	return slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
 }
 
-// isServed reports whether a version's state is that of one that is served.
+// isServed reports whether a version with this state is served.
 func isServed(state string) bool { return strings.HasPrefix(state, "served") }
 
-// isDeprecated reports whether a version's state is that of one that is deprecated.
+// isDeprecated reports whether a version with this state is deprecated.
 func isDeprecated(state string) bool { return strings.HasSuffix(state, deprecated) }
 
 // deprecated ends the state of a version that is deprecated.
 const deprecated = ", deprecated"
 
-// versionState says in words what an API server does with a version.
+// versionState describes in words what an API server does with a version.
 func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	state := "served"
 	if !v.Served {
@@ -196,8 +196,8 @@ func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	return state
 }
 
-// versionFields compares the schemas of the versions that both have, and those of new versions with
-// that of the version that was stored.
+// versionFields compares the schemas of the versions that both definitions have, and the schemas of new versions with the
+// schema of the version that was stored.
 func versionFields(before, after *contract.CRD) (fields, migrations []VersionFields) {
 	stored := slices.IndexFunc(before.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	for i, v := range after.Spec.Versions {

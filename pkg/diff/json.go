@@ -8,8 +8,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// jsonReport is the report as JSON; its schema is docs/diff.schema.json. The names are of its own, so
-// that a change of the Go types does not change it.
+// jsonReport is the report as JSON; its schema is docs/diff.schema.json. It has types of its own, so that it does not
+// change with the exported Go types.
 type jsonReport struct {
 	// What changed, provider by provider.
 	Differences []jsonDifference `json:"differences"`
@@ -45,7 +45,7 @@ type jsonDifference struct {
 	// The contract of the releases' own series.
 	Contract jsonChange `json:"contract"`
 
-	// Release series that came, went, or have another contract.
+	// Release series that were added, removed, or have another contract.
 	Series []jsonSeries `json:"series"`
 
 	// Custom resource definitions.
@@ -57,16 +57,16 @@ type jsonDifference struct {
 	// Variables of the components.
 	Variables []jsonVariable `json:"variables"`
 
-	// What roles allow.
+	// Permissions of roles.
 	Permissions []jsonPermissions `json:"permissions"`
 
-	// Objects of the components, without what the other lists say.
+	// Objects of the components, without the changes in the other lists.
 	Objects []jsonObject `json:"objects"`
 
 	// Cluster templates, ClusterClasses and other files.
 	Files []jsonFile `json:"files"`
 
-	// Files that are other bytes and say the same.
+	// Files whose bytes differ, without a difference in content.
 	Reworded []string `json:"reworded"`
 
 	// Files of the older release that could not be read.
@@ -80,16 +80,16 @@ type jsonUnread struct {
 	// The file's name.
 	File string `json:"file"`
 
-	// What is not compared.
+	// The parts that are not compared.
 	What string `json:"what"`
 
 	// Why it could not be read.
 	Message string `json:"message"`
 }
 
-// jsonBreaks is what every change has that may break users.
+// jsonBreaks is a part of every change that may break users.
 type jsonBreaks struct {
-	// Whether it breaks what users have: their objects, manifests or settings, or what reads them.
+	// Whether it breaks users: their objects, manifests or settings, or programs that read them.
 	Breaks string `json:"breaks" jsonschema:"enum=no,enum=perhaps,enum=yes"`
 }
 
@@ -99,10 +99,10 @@ type jsonChange struct {
 }
 
 type jsonValues struct {
-	// The value in the older release; empty is none.
+	// The value in the older release; empty if there is none.
 	Before string `json:"before"`
 
-	// The value in the newer release; empty is none.
+	// The value in the newer release; empty if there is none.
 	After string `json:"after"`
 }
 
@@ -119,10 +119,10 @@ type jsonKind struct {
 	// The kind.
 	Kind string `json:"kind"`
 
-	// What became of it.
+	// The kind of the change.
 	Change Kind `json:"change" jsonschema:"enum=added,enum=removed,enum=changed"`
 
-	// Its fields apart from versions and their schemas.
+	// Its fields, except versions and their schemas.
 	Properties []jsonField `json:"properties"`
 
 	// Its versions.
@@ -131,7 +131,7 @@ type jsonKind struct {
 	// The fields of the versions that both releases have.
 	Fields []jsonSchemaField `json:"fields"`
 
-	// What new versions have other than the version that was stored.
+	// How new versions differ from the version that was stored.
 	Migrations []jsonMigration `json:"migrations"`
 	jsonBreaks
 }
@@ -166,10 +166,10 @@ type jsonSchemaField struct {
 	// The field's path in an object, with [] for the items of lists and [*] for the values of maps.
 	Path string `json:"path"`
 
-	// What changed. Of a field that is renamed the values are its paths.
+	// What changed. The values of a renamed field are its paths.
 	Change SchemaKind `json:"change" jsonschema:"enum=added,enum=removed,enum=renamed,enum=required,enum=optional,enum=type,enum=enum,enum=default,enum=limit,enum=pattern,enum=format,enum=nullable,enum=rule,enum=list type,enum=combination,enum=unknown fields"`
 
-	// Whether values that were right before may be refused now.
+	// Whether values that were valid before may be refused now.
 	Narrows string `json:"narrows" jsonschema:"enum=no,enum=perhaps,enum=yes"`
 	jsonChange
 }
@@ -187,13 +187,13 @@ type jsonVariable struct {
 	// The variable's name.
 	Name string `json:"name"`
 
-	// What became of it.
+	// The kind of the change.
 	Change Kind `json:"change" jsonschema:"enum=added,enum=removed,enum=changed"`
 
-	// The default in the older release; null where it has to be set, or is not there.
+	// The default in the older release; null if the variable has to be set or does not exist.
 	Before *string `json:"before" jsonschema:"oneof_type=string;null"`
 
-	// The default in the newer release; null where it has to be set, or is not there.
+	// The default in the newer release; null if the variable has to be set or does not exist.
 	After *string `json:"after" jsonschema:"oneof_type=string;null"`
 	jsonBreaks
 }
@@ -202,10 +202,10 @@ type jsonPermissions struct {
 	// The Role or ClusterRole.
 	Role manifest.Object `json:"role"`
 
-	// What it allows and did not allow before.
+	// Permissions that only the newer release has.
 	Added []jsonPermission `json:"added"`
 
-	// What it allowed and allows no longer.
+	// Permissions that only the older release has.
 	Removed []jsonPermission `json:"removed"`
 }
 
@@ -213,7 +213,7 @@ type jsonPermission struct {
 	// The resource with its group, or a path.
 	Resource string `json:"resource"`
 
-	// What may be done with it.
+	// The permitted verbs.
 	Verbs []string `json:"verbs"`
 }
 
@@ -221,7 +221,7 @@ type jsonObject struct {
 	// The object.
 	Object manifest.Object `json:"object"`
 
-	// What became of it.
+	// The kind of the change.
 	Change Kind `json:"change" jsonschema:"enum=added,enum=removed,enum=changed"`
 
 	// Its fields, with their values as JSON.
@@ -232,10 +232,10 @@ type jsonFile struct {
 	// The file's name.
 	Name string `json:"name"`
 
-	// What it is for.
+	// The purpose of the file.
 	Role release.Role `json:"role" jsonschema:"enum=cluster-template,enum=clusterclass,enum=other"`
 
-	// What became of it.
+	// The kind of the change.
 	Change Kind `json:"change" jsonschema:"enum=added,enum=removed,enum=changed"`
 
 	// Its variables.
@@ -247,7 +247,7 @@ type jsonFile struct {
 	// The variables of its ClusterClasses.
 	Classes []jsonClass `json:"classes"`
 
-	// Whether its objects could not be compared, as it is YAML only once its variables have values.
+	// Whether its objects could not be compared, because it is YAML only once its variables have values.
 	Unread bool `json:"unread"`
 	jsonBreaks
 }
@@ -260,7 +260,7 @@ type jsonClass struct {
 	Variables []jsonSchemaField `json:"variables"`
 }
 
-// writeJSON shows a report for programs.
+// writeJSON writes a report for programs.
 func writeJSON(r *Report, w io.Writer) error {
 	out := jsonReport{Differences: each(r.Differences, (*Difference).json), Added: each(r.Added, releaseJSON), Removed: each(r.Removed, releaseJSON)}
 	return format.JSON(out, w)

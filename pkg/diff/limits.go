@@ -59,7 +59,7 @@ type limit struct {
 	value func(s *apiextensionsv1.JSONSchemaProps) (float64, bool)
 }
 
-// limits are all of them.
+// limits are the limits that are compared as numbers.
 var limits = []limit{
 	{"maximum", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Maximum) }},
 	{"minimum", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Minimum) }},
@@ -122,13 +122,13 @@ func (l limit) text(value float64, there bool) string {
 	return l.name + " " + strings.TrimRight(strings.TrimRight(number, "0"), ".")
 }
 
-// compareTexts names changes of a pattern, a format, and of whether null is taken.
+// compareTexts reports changes of a pattern, a format, and of whether null is accepted.
 func compareTexts(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	if before.Pattern != after.Pattern {
 		change(FieldPattern, before.Pattern, after.Pattern, narrowsIf(after.Pattern != "", Perhaps))
 	}
 	if before.Format != after.Format {
-		// int64 holds all of int32, and what a format is not checked by is a remark.
+		// Every int32 is an int64. A format may not be checked at all, so other changes only perhaps refuse values.
 		change(FieldFormat, before.Format, after.Format, narrowsIf(after.Format != "" && (before.Format != "int32" || after.Format != "int64"), Perhaps))
 	}
 	if before.Nullable != after.Nullable {
@@ -155,7 +155,7 @@ func ruleTexts(s *apiextensionsv1.JSONSchemaProps) []string {
 	return rules
 }
 
-// compareLists names changes of the keys of a list's items.
+// compareLists reports changes of a list's type and of the keys of its items.
 func compareLists(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	old, now := listType(before), listType(after)
 	if old == now {

@@ -12,11 +12,11 @@ import (
 // Markdown returns the report as text for release notes.
 func (r *Report) Markdown() string {
 	var b strings.Builder
-	_ = writeMarkdown(r, &b) // memory takes it
+	_ = writeMarkdown(r, &b) // a strings.Builder returns no errors
 	return b.String()
 }
 
-// writeMarkdown shows a report for release notes.
+// writeMarkdown writes a report for release notes.
 func writeMarkdown(r *Report, w io.Writer) error {
 	var b strings.Builder
 	for _, d := range r.Differences {

@@ -38,7 +38,7 @@ func moved(changes []SchemaChange) []SchemaChange {
 	for i, to := range ends { // objects come before their fields
 		j, ok := pairs[i]
 		isSame := ok && !to.isNested() && !ends[j].isNested() && parentOf(to.Field) == parentOf(ends[j].Field)
-		if !ok || isSame || overlaps(to) || overlaps(ends[j]) { // Renamed knows more of fields of the same object
+		if !ok || isSame || overlaps(to) || overlaps(ends[j]) { // Renamed compares the fields of one object more exactly
 			continue
 		}
 		from := ends[j]
@@ -83,7 +83,7 @@ func replaced(changes []SchemaChange) ([]SchemaChange, []end) {
 		}
 	}
 	pairs := pairUp(both, end.shapes)
-	target := map[int]end{} // by the old side of what is replaced
+	target := map[int]end{} // the new field of each replaced one, by the index of the latter in both
 	for to, from := range pairs {
 		if !both[from].isNested() && both[to].isNested() {
 			target[from] = both[to]
@@ -122,7 +122,7 @@ func endsOf(changes []SchemaChange) []end {
 	for i, c := range changes {
 		switch {
 		case c.Kind == FieldType && len(c.Schema.Properties) > 0:
-			c.Kind = FieldAdded // what is in the object is new
+			c.Kind = FieldAdded // its fields are new
 		case c.Kind != FieldAdded && c.Kind != FieldRemoved:
 			continue
 		}
@@ -152,10 +152,10 @@ func endsOf(changes []SchemaChange) []end {
 	return ends
 }
 
-// keys returns what tells the field from others in each object around it, see scopes: its type or its name
-// without a unit, and its description; its name with several fields below it; or, where the other end is not in an object that
-// is new or gone, its name and type, with what its description begins with if the name is one word: such
-// names, as name and type, are those of many fields.
+// keys returns keys that identify the field in each of its scopes. A key is made of the type or the name without a unit,
+// and the description; of the name and the fields below it; or of the name and the type, if the other end is not in a
+// removed or new object. Many fields share a type and a name of one word, so the key of such a name has the first
+// sentence of the description too.
 func (e end) keys() []string {
 	schema, name := e.is(), leaf(e.Field)
 	text, kind := describedAs(schema.Description, name), summaryType(schema)
@@ -208,8 +208,8 @@ func (e end) shapes() []string {
 // scope is an object around a field, and how the field may be called in it.
 type scope struct{ around, called string }
 
-// scopes returns the objects around the field, up to the one that is in both releases. The field is
-// called by its name there, or by its whole path: rolloutBefore becomes rollout.before.
+// scopes returns the objects around the field, up to the first that is in both releases. In each, the field is called by
+// its name or by its path: rolloutBefore becomes rollout.before.
 func (e end) scopes() []scope {
 	var all []scope
 	for around := parentOf(e.Field); ; around = parentOf(around) {

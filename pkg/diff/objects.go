@@ -173,7 +173,7 @@ func flagOf(item string) string {
 	return name
 }
 
-// textItems returns the items of a list of texts; nothing is one with no items.
+// textItems returns the items of a list of texts; nil is a list without items.
 func textItems(value any) ([]string, bool) {
 	if value == nil {
 		return nil, true

@@ -177,9 +177,8 @@ type shared struct {
 	subjects, places, fields []string
 }
 
-// entriesOf groups notes: first those that differ in their places only, then those that differ in
-// their subjects only, so that each subject has the change in each place, then those that differ in
-// their fields only.
+// entriesOf groups notes: first those that differ only in their places, then those that differ only in their subjects, so
+// that each subject has the change in each place, then those that differ only in their fields.
 func entriesOf(notes []note) []entry {
 	var all []*shared
 	for _, n := range notes {

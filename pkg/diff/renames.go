@@ -45,8 +45,8 @@ func renamed(from, to SchemaChange) []SchemaChange {
 		Narrows: to.Narrows, Kept: from.Kept, Schema: to.Schema, Old: from.Old}}, Renamed(w.changes)...)
 }
 
-// pairUp returns, by the indices of new fields, those of their former fields: the two have a key in common, and neither
-// has a key in common with another field.
+// pairUp returns the index of the former field for the index of each new field that has one: the two have a key in
+// common, and neither has a key in common with another field.
 func pairUp[T interface{ isRemoved() bool }](fields []T, keys func(field T) []string) map[int]int {
 	type ends struct{ gone, come []int }
 	alike := map[string]*ends{}
@@ -124,8 +124,8 @@ func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
 	return c.Schema
 }
 
-// related reports whether a field may have become another: both are in one object, or one's object is
-// around the other's, or it has several fields below it, which moved with it.
+// related reports whether a field may have become another: both are in one object, or in an object and one around it, or
+// the field has several fields below it, which moved with it.
 func related(removed, added SchemaChange) bool {
 	from, to := parentOf(removed.Field), parentOf(added.Field)
 	around := within(from, to) || within(to, from)

@@ -9,10 +9,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// longest is how many characters of a value a terminal is shown; the other formats have all of it.
+// longest is the maximum number of characters of a value on a terminal; the other formats have the whole value.
 const longest = 80
 
-// writeText shows a report for a terminal.
+// writeText writes a report for a terminal.
 func writeText(r *Report, w io.Writer) error {
 	var b strings.Builder
 	for _, removed := range r.Removed {
@@ -37,7 +37,7 @@ func writeText(r *Report, w io.Writer) error {
 	return err
 }
 
-// textValue is a value as a terminal is shown it.
+// textValue returns a value for a terminal.
 func textValue(s string) string { return format.Printable(shorten(s)) }
 
 // shorten cuts a long value.

@@ -24,8 +24,8 @@ const maxDumpFile = 512 << 20
 var ErrNoDump = errors.New("no dump found")
 
 // Dump reads the objects of files and folders: YAML and JSON, single objects and lists in the output of kubectl, and
-// the output of `clusterctl move --to-directory`. Of folders, it reads all files below that end in .yaml, .yml or
-// .json. With whole, objects keep all of their fields; else only those that the rules of a move read.
+// the output of `clusterctl move --to-directory`. In folders, it reads all files below that end in .yaml, .yml or .json.
+// With whole, objects keep all their fields, otherwise only the fields that the rules of a move read.
 //
 // Unreadable parts become problems of the world. The error is ErrNoDump if there are no such files, or that of reading
 // one.
@@ -118,7 +118,7 @@ func readDumpFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// setKinds sets the kinds: those of the CRDs, and what must be assumed if there are none.
+// setKinds sets the kinds: those of the CRDs, or assumed ones for objects without a CRD.
 func (w *World) setKinds(crds []slimCRD) {
 	w.Kinds = KindsOf(crds...)
 	if len(crds) > 0 {
@@ -130,7 +130,7 @@ func (w *World) setKinds(crds []slimCRD) {
 	for _, o := range w.Objects {
 		w.Kinds.assume(o.Object)
 	}
-	for _, o := range w.Objects { // after all objects: those tell whether their kinds have namespaces
+	for _, o := range w.Objects { // after all objects, which show whether their kinds have namespaces
 		for _, r := range o.Owners {
 			w.Kinds.assume(manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: o.Namespace})
 		}
@@ -158,7 +158,7 @@ func (w *World) isBackup() bool {
 	return len(w.Objects) > 0
 }
 
-// dropDuplicates keeps one of objects that were dumped twice. Which is the newer is not known.
+// dropDuplicates keeps one of several objects with the same kind and name. It is unknown which is the newest.
 func (w *World) dropDuplicates() {
 	firsts := make(map[key]*Object, len(w.Objects))
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *Object) bool {

@@ -30,25 +30,25 @@ var (
 // Kind is a kind whose objects a move reads.
 type Kind struct {
 	schema.GroupKind
-	// Version is the one that is stored: clusterctl reads the objects in it. "" is not known.
+	// Version is the stored version, in which clusterctl reads the objects; "" if unknown.
 	Version string
-	// Served are the versions that the API server serves; none is not known.
+	// Served are the versions that the API server serves; none if unknown.
 	Served []string
-	// Plural is the resource's name in URLs; "" is not known.
+	// Plural is the resource's name in URLs; "" if unknown.
 	Plural string
-	// ClusterScoped says that its objects have no namespace.
+	// ClusterScoped means that its objects have no namespace.
 	ClusterScoped bool
-	// Move and MoveHierarchy say that its CRD has clusterctl's label of that name, or that the kind is
-	// one of those that clusterctl treats so without a label.
+	// Move and MoveHierarchy mean that its CRD has clusterctl's label of that name, or that clusterctl treats the kind as
+	// if it had.
 	Move, MoveHierarchy bool
-	// Unknown says that the CRD belongs to a release that is not here, and its labels are not known.
+	// Unknown means that its labels are unknown, because the CRD is in a release that was not given.
 	Unknown bool
 }
 
 // Kinds are the kinds that a move reads: those of CRDs with clusterctl's label, Secrets and ConfigMaps.
 type Kinds map[schema.GroupKind]Kind
 
-// KindsOf returns the kinds that clusterctl reads of CRDs, as its getDiscoveryTypes does.
+// KindsOf returns the kinds of CRDs that clusterctl reads, as its getDiscoveryTypes does.
 func KindsOf(crds ...slimCRD) Kinds {
 	kinds := Kinds{
 		secretKind:    {GroupKind: secretKind, Version: "v1", Plural: "secrets"},
@@ -76,7 +76,7 @@ func KindsOf(crds ...slimCRD) Kinds {
 	return kinds
 }
 
-// newKind returns a kind whose CRD has some labels.
+// newKind returns a kind whose CRD has the given labels.
 func newKind(gk schema.GroupKind, clusterScoped bool, labels map[string]string) Kind {
 	_, move := labels[clusterctlv1.ClusterctlMoveLabel]
 	_, hierarchy := labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
@@ -84,7 +84,7 @@ func newKind(gk schema.GroupKind, clusterScoped bool, labels map[string]string) 
 	return Kind{GroupKind: gk, ClusterScoped: clusterScoped, Move: move || hierarchy, MoveHierarchy: hierarchy}
 }
 
-// assume adds the kind of an object whose CRD is not known, where it may be one of a provider.
+// assume adds the kind of an object without a known CRD, if it may be a provider's kind.
 func (k Kinds) assume(o manifest.Object) {
 	gk := o.GroupKind()
 	if _, known := k[gk]; !known && !isOfKubernetes(gk.Group) {
@@ -97,14 +97,14 @@ func isOfKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".x-k8s.io")
 }
 
-// pluralOf returns the name of a kind's resource where its CRD is not known: that of the contract.
+// pluralOf returns the resource name that the contract requires for a kind, for kinds without a known CRD.
 //
 // Source: Cluster API book, provider contract, "CRD name".
 func pluralOf(gk schema.GroupKind) string {
 	return strings.TrimSuffix(contract.CalculateCRDName(gk.Group, gk.Kind), "."+gk.Group)
 }
 
-// slimCRD is what is read of a CRD: schemas are large.
+// slimCRD is a CRD without its schemas, which are large.
 type slimCRD struct {
 	Metadata struct {
 		Labels map[string]string `json:"labels"`

@@ -56,7 +56,7 @@ type live struct {
 	mutex     sync.Mutex
 	world     *World
 	namespace string
-	// whole says that objects are read with all their fields.
+	// whole means that objects are read with all their fields.
 	whole bool
 }
 
@@ -131,7 +131,7 @@ func readCRDs(ctx context.Context, client rest.Interface, resource schema.GroupV
 	}
 }
 
-// guessKinds takes the kinds from discovery where their CRDs may not be read.
+// guessKinds takes the kinds from discovery if reading CRDs is forbidden.
 func (l *live) guessKinds(client discovery.DiscoveryInterface) error {
 	l.world.Kinds = KindsOf()
 	lists, err := client.ServerPreferredResources()

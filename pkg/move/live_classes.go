@@ -31,7 +31,7 @@ func (l *live) readClasses(ctx context.Context) error {
 		}
 		cluster, err := topology.Cluster(ctx, o.unstructured())
 		if err != nil || !cluster.Spec.Topology.IsDefined() || cluster.GetClassKey().Namespace == l.namespace {
-			continue // what is wrong with it, Discover tells
+			continue // Discover reports the error
 		}
 		name := cluster.GetClassKey()
 		class, err := get(key{GroupKind: classKind, namespace: name.Namespace, name: name.Name}, l.world.Kinds[classKind].Version)
@@ -55,7 +55,7 @@ func (l *live) readClasses(ctx context.Context) error {
 	return nil
 }
 
-// get reads one object by its name; nil is one that is not there, or that may not be read.
+// get reads one object by its name; nil if it is missing or may not be read.
 func (l *live) get(ctx context.Context, k key, version string) (*Object, error) {
 	kind, ok := l.world.Kinds[k.GroupKind]
 	if !ok {

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The errors of a live cluster that nothing can be read of.
+// The errors of a live cluster that can't be read at all.
 var (
 	// ErrUnreachable means that no API server answers.
 	ErrUnreachable = errors.New("the API server can't be reached")
-	// ErrUnauthorized means that the API server does not take the credentials.
+	// ErrUnauthorized means that the API server does not accept the credentials.
 	ErrUnauthorized = errors.New("the API server does not accept the credentials: they are wrong or have expired; renew them, e.g. by logging in again or asking for a new kubeconfig")
-	// ErrKubeconfig means that the kubeconfig does not say how to reach a cluster.
+	// ErrKubeconfig means that the kubeconfig is missing or names no cluster.
 	ErrKubeconfig = errors.New("the kubeconfig can't be used")
 )
 
-// forbidden notes that a resource may not be read, with the rule that permits it.
+// forbidden adds the problem that a resource may not be read, with the rule that permits it.
 func (l *live) forbidden(resource schema.GroupVersionResource, namespace, why string) {
 	role := "ClusterRole"
 	where := resource.GroupResource().String()
@@ -37,7 +37,7 @@ func (l *live) forbidden(resource schema.GroupVersionResource, namespace, why st
 		why, role, resource.Group, resource.Resource)
 }
 
-// readError types the error of a request.
+// readError wraps the error of a request in one of the errors above, if one fits.
 func readError(what string, err error) error {
 	var status apierrors.APIStatus
 	var network net.Error

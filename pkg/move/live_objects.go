@@ -48,8 +48,8 @@ func (l *live) readObjects(ctx context.Context) error {
 	return group.Wait()
 }
 
-// longestFirst orders kinds: pages of a kind come one after the other, so those of which there are most,
-// and of which more than the metadata is read, must not be left to the end.
+// longestFirst orders kinds for reading. Pages of one kind are read one after the other, so the kinds with the most
+// objects, and those that are read completely, must not be last.
 func longestFirst(a, b schema.GroupKind) int {
 	rank := func(gk schema.GroupKind) int {
 		if i := slices.Index([]schema.GroupKind{machineKind, clusterKind, secretKind}, gk); i >= 0 {
@@ -60,8 +60,8 @@ func longestFirst(a, b schema.GroupKind) int {
 	return cmp.Or(rank(a)-rank(b), strings.Compare(a.String(), b.String()))
 }
 
-// readKind reads the objects of a kind in a namespace, "" being all. What may not be read becomes a problem. clusterctl
-// ignores a kind that is not served.
+// readKind reads the objects of a kind in a namespace; "" means all. A forbidden resource becomes a problem. A kind that
+// is not served is ignored, as clusterctl does.
 func (l *live) readKind(ctx context.Context, kind Kind, namespace string) error {
 	err := l.list(ctx, kind, namespace)
 	switch {
@@ -82,11 +82,11 @@ func (k Kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Plural}
 }
 
-// list adds the objects of a kind in a namespace, "" being all. Of kinds of which no rule reads more, it reads the
-// metadata.
+// list adds the objects of a kind in a namespace; "" means all. It reads only the metadata of kinds of which no rule
+// reads more.
 func (l *live) list(ctx context.Context, kind Kind, namespace string) error {
 	_, read := keptOfKinds[kind.Kind]
-	whole := l.whole || kind.ClusterScoped && kind.MoveHierarchy // these may name Secrets that belong to the move
+	whole := l.whole || kind.ClusterScoped && kind.MoveHierarchy // they may name Secrets that belong to the move
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return l.objects.Resource(kind.resource()).Namespace(namespace).List(ctx, options)
 	}

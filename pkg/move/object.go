@@ -14,21 +14,20 @@ import (
 // Object is the part of a Kubernetes object that the rules of a move read.
 type Object struct {
 	manifest.Object
-	// UID is "" where the source does not have it: then owners are looked up by kind and name.
+	// UID is "" if the source does not have it; then owners are found by kind and name.
 	UID         types.UID
 	Labels      map[string]string
 	Annotations map[string]string
 	Owners      []metav1.OwnerReference
-	// addedOwners is how many of the last Owners are not in the source: controllers will set them.
+	// addedOwners is the number of Owners, at the end, that are not in the source: controllers will set them.
 	addedOwners int
-	// Content is the object as Kubernetes has it. Sources may leave out all fields but those that the
-	// rules for its kind read.
+	// Content is the object. Sources may leave out the fields that the rules for its kind do not read.
 	Content map[string]any
-	// Place is where it was read; the zero place is that of a live object.
+	// Place is where it was read; live objects have the zero value.
 	Place manifest.Place
 }
 
-// FromUnstructured returns the Object of what was read at a place.
+// FromUnstructured returns the Object for an unstructured one that was read at a place.
 func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) *Object {
 	return &Object{
 		Object: manifest.ObjectOf(*u),
@@ -37,12 +36,12 @@ func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) *Objec
 	}
 }
 
-// ownOwners returns the owner references that the source of the object has.
+// ownOwners returns the owner references in the source.
 func (o *Object) ownOwners() []metav1.OwnerReference {
 	return o.Owners[:len(o.Owners)-o.addedOwners]
 }
 
-// unstructured returns the object's content with what was read of its metadata.
+// unstructured returns the object's content with its metadata.
 func (o *Object) unstructured() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, field := range []string{"spec", "status"} {

@@ -11,22 +11,22 @@ import (
 
 // Plan is the effect of `clusterctl move`. As JSON, its schema is docs/move-plan.schema.json.
 type Plan struct {
-	// Source says what the plan was made of; Namespace is that which is moved, "" being all.
+	// Source names the source of the objects. Namespace is the moved namespace; "" means all.
 	Source    string `json:"source"`
 	Namespace string `json:"namespace"`
-	// Incomplete says that not everything could be read: the Problems say what.
+	// Incomplete means that the source could not be read completely: see Problems.
 	Incomplete  bool      `json:"incomplete"`
 	Problems    []Problem `json:"problems,omitempty"`
 	Assumptions []string  `json:"assumptions,omitempty"`
-	// Stops end the move before any object is moved; the rest is the effect without them.
+	// Stops end the move before any object is moved. The other fields are the effect without them.
 	Stops []Stop `json:"stops,omitempty"`
-	// Groups are created one after the other, the objects of a group in any order. Objects are deleted
-	// from the source group by group from the last to the first.
+	// Groups are created one after the other, the objects of a group in any order. Objects are deleted from the source
+	// in the opposite order of groups.
 	Groups [][]Moved `json:"groups"`
 	// LeftBehind stay in the source without a copy, and belong to Cluster API, a provider, or a moved object.
 	LeftBehind []Left `json:"leftBehind"`
-	// Apart are ConfigMaps and Secrets that were read and have nothing to do with a move, and objects of
-	// which only the labels of a CRD that is not here decide.
+	// Apart are ConfigMaps and Secrets that are unrelated to the move, and objects whose CRD, with the labels that decide
+	// about a move, is not in the source.
 	Apart []Left `json:"apart"`
 }
 
@@ -38,7 +38,7 @@ type Moved struct {
 	Why string `json:"why"`
 	// IfThere is the action if the target already has the object.
 	IfThere Action `json:"ifThere" jsonschema:"enum=update,enum=leave"`
-	// Deleted says that it is deleted from the source; else Kept says why it is not.
+	// Deleted means that it is deleted from the source; otherwise Kept is the reason why it is not.
 	Deleted bool   `json:"deleted"`
 	Kept    string `json:"kept,omitempty"`
 }
@@ -46,7 +46,7 @@ type Moved struct {
 // Action is the action for an existing object of the target.
 type Action string
 
-// The actions: objects of global hierarchies are left as they are.
+// The actions. Existing objects of global hierarchies stay unchanged.
 const (
 	Update Action = "update"
 	Leave  Action = "leave"
@@ -57,7 +57,7 @@ type Left struct {
 	Object manifest.Object `json:"object"`
 	UID    types.UID       `json:"uid,omitempty"`
 	Why    string          `json:"why"`
-	// Linked means that it belongs to a moved object, and that clusterctl leaves it behind nevertheless.
+	// Linked means that clusterctl leaves it behind although it belongs to a moved object.
 	Linked bool `json:"linked"`
 }
 
@@ -77,7 +77,7 @@ func (g *Graph) Plan() *Plan {
 			}
 			p.Groups[n.group-1] = append(p.Groups[n.group-1], g.moved(n))
 		case n.Virtual:
-			// It isn't an object that was read: those that name it tell of it.
+			// It was not read: the objects that name it have the reason.
 		case n.moves():
 			p.LeftBehind = append(p.LeftBehind, n.left(g.whyStuck(n), true))
 		case named[n] != nil:
@@ -97,7 +97,7 @@ func (g *Graph) Plan() *Plan {
 	return p
 }
 
-// left returns the node's object as one that is not moved.
+// left returns the node's object as an object that is not moved.
 func (n *Node) left(why string, linked bool) Left {
 	return Left{Object: n.Object.Object, UID: n.Object.UID, Why: why, Linked: linked}
 }

@@ -13,7 +13,7 @@ import (
 // reader reads a file of a dump.
 type reader struct {
 	file string
-	// whole says that objects keep all of their fields.
+	// whole means that objects keep all their fields.
 	whole bool
 
 	objects  []*Object
@@ -30,7 +30,7 @@ func (r *reader) read(data []byte) {
 	r.readYAML(data)
 }
 
-// problem adds a problem at a line of the file; 0 is the file as a whole.
+// problem adds a problem at a line of the file; 0 means the file as a whole.
 func (r *reader) problem(line int, format string, args ...any) {
 	where := r.file
 	if line > 0 {

@@ -41,7 +41,7 @@ func (r *reader) readJSON(data []byte) {
 	}
 }
 
-// readTruncated reads the items of a list that has no end.
+// readTruncated reads the items of a truncated list.
 func (r *reader) readTruncated(data []byte) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	depth := 0
@@ -74,7 +74,7 @@ func (r *reader) readTruncated(data []byte) {
 	}
 }
 
-// readValue reads an object or a list that begins in a line; 0 is not known.
+// readValue reads an object or a list that begins in a line; 0 if unknown.
 func (r *reader) readValue(raw json.RawMessage, line int) {
 	var list struct {
 		Kind  string            `json:"kind"`
@@ -89,11 +89,11 @@ func (r *reader) readValue(raw json.RawMessage, line int) {
 		return
 	}
 	for _, item := range list.Items {
-		r.readValue(item, 0) // its line would have to be counted for each
+		r.readValue(item, 0) // counting the line of each item would be slow
 	}
 }
 
-// readFields reads an object, of its fields only those to keep unless whole objects are read.
+// readFields reads an object; unless whole objects are read, it keeps only the fields that rules read.
 func (r *reader) readFields(raw json.RawMessage, keep fields, place manifest.Place) error {
 	var texts map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &texts); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// chunk is a part of a file, with how many lines are before it.
+// chunk is a part of a file, with the number of lines before it.
 type chunk struct {
 	text   []byte
 	before int
 }
 
-// readYAML reads the documents of a file, objects and lists. It parses one object at a time: a list of
-// all objects as a tree would take ten times its size.
+// readYAML reads the documents of a file, objects and lists. It parses one object at a time, because the tree of a whole
+// list would take ten times the memory of its text.
 func (r *reader) readYAML(data []byte) {
 	empty, before := true, 0
 	for len(data) > 0 {
@@ -38,8 +38,8 @@ func (r *reader) readYAML(data []byte) {
 	}
 }
 
-// readDocument reads an object or a list, and returns false for an empty document. With last, nothing
-// comes after: that is where a truncated file ends.
+// readDocument reads an object or a list, and returns false for an empty document. last means that no document follows,
+// so it may be truncated.
 func (r *reader) readDocument(d chunk, last bool) bool {
 	empty := true
 	from, to, number, before := -1, len(d.text), d.before, 0
@@ -97,12 +97,12 @@ func (r *reader) readItems(c chunk) {
 	item(len(c.text))
 }
 
-// readObject reads one object. Where it may be skimmed, only the fields that rules read are parsed.
+// readObject reads one object. If it can be skimmed, only the fields that rules read are parsed.
 func (r *reader) readObject(c chunk, maySkim bool) {
 	var documents []*manifest.Document
 	if maySkim && !r.whole {
 		if text, ok := skim(c.text); ok {
-			documents, _ = manifest.Parse(r.file, text) // the whole text has the line of an error
+			documents, _ = manifest.Parse(r.file, text) // errors have the line in the whole text
 		}
 	}
 	if len(documents) == 0 {

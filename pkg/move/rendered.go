@@ -36,8 +36,8 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), kinds, rendered.Objects), nil
 }
 
-// OfTemplate makes the world that the objects of a rendered template and of the classes that it names
-// become, as Rendered does. Owner references that the objects bring themselves stay.
+// OfTemplate returns the world for the objects of a rendered template and of the classes that it names, as Rendered
+// does. It keeps existing owner references.
 func OfTemplate(ctx context.Context, source string, kinds *schemas.Kinds, objects []unstructured.Unstructured) *World {
 	w := &World{Source: source, Desired: true}
 	expanded, err := topology.Expand(ctx, kinds, objects)
@@ -50,7 +50,7 @@ func OfTemplate(ctx context.Context, source string, kinds *schemas.Kinds, object
 	w.setKindsOfReleases(kinds)
 	for i := range objects {
 		if kind, ok := w.Kinds[objects[i].GroupVersionKind().GroupKind()]; ok && kind.ClusterScoped {
-			objects[i].SetNamespace("") // clusterctl sets one on what it does not know
+			objects[i].SetNamespace("") // clusterctl sets one on objects of unknown kinds
 		}
 		o := FromUnstructured(&objects[i], manifest.Place{})
 		if _, known := w.Kinds[o.GroupKind()]; !known && !isOfKubernetes(o.GroupKind().Group) {
@@ -63,7 +63,7 @@ func OfTemplate(ctx context.Context, source string, kinds *schemas.Kinds, object
 	return w
 }
 
-// replaced returns objects, with those of a second list instead of the ones with the same names.
+// replaced returns objects, in which objects of a second list replace those with the same names.
 func replaced(objects, with []unstructured.Unstructured) []unstructured.Unstructured {
 	name := func(o unstructured.Unstructured) key {
 		return key{GroupKind: o.GroupVersionKind().GroupKind(), namespace: o.GetNamespace(), name: o.GetName()}
@@ -74,8 +74,8 @@ func replaced(objects, with []unstructured.Unstructured) []unstructured.Unstruct
 	return append(kept, with...)
 }
 
-// setKindsOfReleases sets the kinds to those of releases and of the core, all of which clusterctl labels
-// when it installs them.
+// setKindsOfReleases sets the kinds to those of releases and of the core. clusterctl labels all of them when it installs
+// them.
 func (w *World) setKindsOfReleases(kinds *schemas.Kinds) {
 	w.Kinds = KindsOf()
 	for _, kind := range kinds.All() {
@@ -87,8 +87,8 @@ func (w *World) setKindsOfReleases(kinds *schemas.Kinds) {
 
 // ownership is a rule of a controller: the objects that fields of a kind refer to get an owner.
 type ownership struct {
-	// kind is that of the objects whose fields refer; an empty kind stands for all kinds that the
-	// field controlPlaneRef of a Cluster names.
+	// kind is the kind of the objects with the fields. If it is empty, the kinds are those that the controlPlaneRef of
+	// a Cluster names.
 	kind schema.GroupKind
 	// byCluster means that the Cluster becomes the owner, instead of the referring object.
 	byCluster bool
@@ -172,7 +172,7 @@ func (o *Object) clusterKey(name string) key {
 	return key{GroupKind: clusterKind, namespace: o.Namespace, name: name}
 }
 
-// clusterName returns the name of the Cluster of an object: that of its field, or that of its owner.
+// clusterName returns the name of the Cluster of an object, from its field or its owner.
 func (o *Object) clusterName() string {
 	if name := o.text("spec", "clusterName"); name != "" {
 		return name
@@ -185,9 +185,8 @@ func (o *Object) clusterName() string {
 	return ""
 }
 
-// ownRest lets objects of providers that nothing owns be owned by the objects that refer to them, or by
-// the Cluster that they name: providers' controllers have to see to it, and what they do is not in
-// the release.
+// ownRest sets owners of the providers' objects that have none: the objects that refer to them, or the Cluster that they
+// name. Providers' controllers must set these owners, but a release does not show whether they do.
 func (w *World) ownRest(at map[key]*Object) {
 	free := map[string][]*Object{} // objects without owners, by name
 	for _, o := range w.Objects {
@@ -255,14 +254,14 @@ func references(value any, path []string) []manifest.Reference {
 	return []manifest.Reference{manifest.ReferenceOf(m)}
 }
 
-// guess is something below a spec that may be a reference.
+// guess is a map below a spec that may be a reference.
 type guess struct {
 	manifest.Reference
 	// field is the name of the field.
 	field string
 }
 
-// allReferences returns what may be references below a value: maps with a name.
+// allReferences returns the possible references below a value: maps with a name.
 func allReferences(value any) []guess {
 	var guesses []guess
 	manifest.Walk(value, nil, func(path []any, value any) bool {
@@ -275,8 +274,8 @@ func allReferences(value any) []guess {
 	return guesses
 }
 
-// fits reports whether the reference may be one to an object of a kind. Without a kind of its own, the
-// field has to be called after it: dataTemplate, rosaRoleConfigRef.
+// fits reports whether the reference may name an object of a kind. In a reference without a kind, the name of the field
+// must contain the kind: dataTemplate, rosaRoleConfigRef.
 func (g guess) fits(gk schema.GroupKind, ownGroup string) bool {
 	if g.Group != "" && g.Group != gk.Group || g.Group == "" && gk.Group != ownGroup {
 		return false

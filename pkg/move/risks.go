@@ -189,9 +189,9 @@ func (f *finder) secrets() {
 	}
 }
 
-// namedSecrets returns the Secrets that are not moved and that objects which are name, each with the first of these. A
-// name without a namespace means that of the object, and for an object that has none those of infrastructure providers,
-// which are where clusterctl looks for the Secrets of such objects.
+// namedSecrets returns the Secrets that stay and that moved objects name, each with the first object that names it. A
+// name without a namespace means the object's namespace. For a cluster-scoped object it means the namespaces of
+// infrastructure providers, because clusterctl looks for the Secrets of such objects there.
 func (g *Graph) namedSecrets() map[*Node]*Node {
 	left := map[types.NamespacedName]*Node{}
 	providers := sets.List(g.world.providerNamespaces())
@@ -220,8 +220,9 @@ func (g *Graph) namedSecrets() map[*Node]*Node {
 	return named
 }
 
-// secretsOf returns the names of Secrets in fields below a value: a reference of the kind, the field
-// name of one that is called after Secrets, or a text in one that ends in SecretName. A reference may have a namespace.
+// secretsOf returns the names of Secrets in fields below a value: in a reference with the kind Secret, in the name of a
+// reference whose field is called after Secrets, and in a text whose field ends in SecretName. A reference may have a
+// namespace.
 func secretsOf(spec any) []types.NamespacedName {
 	var secrets []types.NamespacedName
 	manifest.Walk(spec, []any{"spec"}, func(path []any, value any) bool {

@@ -5,17 +5,17 @@ import (
 	"iter"
 )
 
-// fields says which fields of a mapping are kept; nil under a name keeps all that is below it.
+// fields are the fields of a mapping that are kept. A nil value keeps everything below the field.
 type fields map[string]fields
 
 var (
-	// keptMetadata is what all kinds keep. Annotations may be as large as the object.
+	// keptMetadata are the fields that all kinds keep. Annotations may be as large as the object.
 	keptMetadata = fields{
 		"name": nil, "namespace": nil, "uid": nil, "ownerReferences": nil,
 		"labels":      {"clusterctl.cluster.x-k8s.io": nil, "clusterctl.cluster.x-k8s.io/move": nil, "clusterctl.cluster.x-k8s.io/move-hierarchy": nil},
 		"annotations": {"clusterctl.cluster.x-k8s.io/block-move": nil, "cluster.x-k8s.io/paused": nil},
 	}
-	// keptOfKinds is what kinds keep besides, by their names alone.
+	// keptOfKinds are further fields that kinds keep, by the names of kinds without groups.
 	keptOfKinds = map[string]fields{
 		"Cluster":                   {"spec": nil, "status": nil},
 		"ClusterClass":              {"spec": nil},
@@ -54,11 +54,11 @@ func (o *Object) dropUnread() {
 // line is a line of YAML without its end.
 type line struct {
 	text []byte
-	// indent counts the spaces before it; -1 is an empty line or a comment.
+	// indent is the number of spaces before it; -1 for an empty line or a comment.
 	indent int
 }
 
-// eachLine returns the lines of a text with the offsets where they begin.
+// eachLine returns the lines of a text with their offsets.
 func eachLine(text []byte) iter.Seq2[int, line] {
 	return func(yield func(int, line) bool) {
 		at := 0
@@ -72,7 +72,7 @@ func eachLine(text []byte) iter.Seq2[int, line] {
 	}
 }
 
-// indentOf returns where the text of a line begins, from an offset on; -1 is an empty line or a comment.
+// indentOf returns where the text of a line begins, from an offset on; -1 for an empty line or a comment.
 func indentOf(text []byte, from int) int {
 	for i := from; i < len(text) && text[i] != '#'; i++ {
 		if text[i] != ' ' {
@@ -88,8 +88,8 @@ func (l line) isItem() bool {
 	return text[0] == '-' && (len(text) == 1 || text[1] == ' ')
 }
 
-// keyOf returns the key of a text that begins a field of a block mapping, e.g. `name: x`; false is a
-// text that may be something else.
+// keyOf returns the key of a text that begins a field of a block mapping, e.g. `name: x`. It returns false if the text
+// may be something else.
 func keyOf(text []byte) ([]byte, bool) {
 	end := bytes.IndexByte(text, ':')
 	if end <= 0 || end+1 < len(text) && text[end+1] != ' ' {
@@ -117,10 +117,9 @@ func kindOf(text []byte) string {
 	return ""
 }
 
-// skim returns the text of an object with the lines of the fields to keep. The others are empty, so that
-// each line stays where it is. It understands what kubectl and Go programs write; of anything else it
-// returns false, and the whole text has to be parsed. The lines that it empties may not be YAML: only
-// a parser would know.
+// skim returns the text of an object with the lines of the fields to keep. The other lines become empty, so that line
+// numbers stay. It understands the output of kubectl and Go programs, and returns false for other text, which has to be
+// parsed as a whole. It does not detect invalid YAML in the lines that it empties.
 func skim(text []byte) ([]byte, bool) {
 	kind := kindOf(text)
 	if kind == "" {
@@ -131,7 +130,7 @@ func skim(text []byte) ([]byte, bool) {
 		keep   fields
 	}
 	var open []mapping       // the mappings around a line
-	next := keptFields(kind) // what to keep of the mapping that may begin in a line
+	next := keptFields(kind) // the fields to keep of a mapping that begins in the next line
 	value, keep := -1, false // the indent of the field whose value is kept or emptied in whole
 	kept := make([]byte, 0, len(text)/2)
 	for _, l := range eachLine(text) {
@@ -142,7 +141,7 @@ func skim(text []byte) ([]byte, bool) {
 			kept = append(kept, '\n')
 			continue
 		}
-		indent, prefix := l.indent, 0 // prefix is what stays of a line whose field does not
+		indent, prefix := l.indent, 0 // prefix is the length of the part that stays if the field does not
 		if l.isItem() {
 			prefix = l.indent + 1
 			indent = indentOf(l.text, prefix)

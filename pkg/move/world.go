@@ -15,7 +15,7 @@ type World struct {
 	// Source names it, for people.
 	Source string
 	Kinds  Kinds
-	// Desired means that the objects are not in a cluster yet: their status is not read.
+	// Desired means that the objects are not in a cluster yet, so their status is ignored.
 	Desired bool
 	// Objects may be more than a move reads: the others explain objects that are left behind.
 	Objects []*Object

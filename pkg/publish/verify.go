@@ -123,8 +123,8 @@ func entryClient(ctx context.Context, entry store.Entry) (repository.Client, err
 	return repository.New(ctx, provider, configuration)
 }
 
-// client returns clusterctl's client for a release whose components are in a file. For overrides the
-// repository behind them is an empty one: a file that is read is an override.
+// client returns clusterctl's client for a release whose components are in a file. For overrides the repository is
+// empty, so that every file that the client reads is an override.
 func (f *folder) client(ctx context.Context, provider release.Provider, version, file string) (repository.Client, error) {
 	if f.overrides == nil {
 		return entryClient(ctx, store.Entry{Name: provider.Name, Type: provider.Type, URL: RepositoryURL(f.root, provider, version, file)})

@@ -100,8 +100,8 @@ func planRelease(r, there *release.Release, place string, replace bool) ReleaseP
 	return plan
 }
 
-// publish does what plan returns, which it asks again under the lock, then calls verify, and returns
-// the plan that was done. Where there is nothing to do nothing is written, not even a lock file.
+// publish carries out the plan, which it computes again under the lock, then calls verify, and returns the plan. If there
+// is nothing to do, nothing is written, not even a lock file.
 func (f *folder) publish(ctx context.Context, plan func() (*Plan, error), verify func() error) (*Plan, error) {
 	first, err := plan()
 	if err != nil {

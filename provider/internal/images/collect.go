@@ -250,8 +250,8 @@ func isMarker(name string) bool {
 func (u usage) isUsed(volume hypervisor.Volume) bool   { return u.paths[volume.Path] }
 func (u usage) isMarked(volume hypervisor.Volume) bool { return u.marked[volume.Path] }
 
-// unused lists the images in some pools that nothing uses, and contents without a marker that nothing
-// uses. A marker that is wanted stays, with its content.
+// unused lists the images in pools that nothing uses, and unused contents without a marker. A wanted marker stays, with
+// its content.
 func (u usage) unused(pools []string, wanted map[string]bool) []unused {
 	var all []unused
 	for i := range u.volumes {
