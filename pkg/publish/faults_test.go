@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -447,15 +448,13 @@ func replaceRefused(t *testing.T, in []worldKind) {
 				}
 				n, opts = w.process(nil)
 				opts.Replace = true
-				changes := -1
+				var changes atomic.Int64 // an OCI registry gets several at a time
 				for host, inner := range n.Hosts {
 					n.Hosts[host] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-						if r.Method != http.MethodGet && r.Method != http.MethodHead {
-							changes++
-							if changes == number {
-								out.WriteHeader(http.StatusForbidden)
-								return
-							}
+						isChange := r.Method != http.MethodGet && r.Method != http.MethodHead
+						if isChange && changes.Add(1)-1 == int64(number) {
+							out.WriteHeader(http.StatusForbidden)
+							return
 						}
 						inner.ServeHTTP(out, r)
 					})
